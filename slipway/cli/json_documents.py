@@ -176,6 +176,32 @@ class ExplainDocument(Document):
     channel: Channel
 
 
+class FleetMember(Document):
+    """One model of a fleet: its live release, or else the newest one that was judged."""
+
+    name: str
+    on: str = Field(default="", description="its GPU product, or its servers' shape; empty: nothing was judged yet")
+    format: str = ""
+    engine_kind: str = ""
+    engine: str = Field(default="", description="key of its stage build")
+    release: str | None = Field(description="null if nothing is live")
+    since: datetime | None = Field(description="null if nothing is live")
+    verdict: str | None = Field(description="promoted, refused or rolled-back, whichever was last; null: none was")
+    judged_at: datetime | None
+    reason: str = Field(description="of the verdict; empty for a promotion")
+    tokens_per_s: float | None = Field(default=None, description="output tokens, at the level of load with the most")
+    level: str = Field(default="", description="that level, as text")
+    cost_per_million_tokens: float | None = Field(default=None, description="there; null: no price")
+    currency: str | None = Field(default=None, description="ISO 4217; null: the site has no prices")
+
+
+class FleetDocument(Document):
+    """`slipway explain --json` of a fleet."""
+
+    name: str
+    members: list[FleetMember]
+
+
 class KeyState(Document):
     """An API key, without what anybody could send."""
 

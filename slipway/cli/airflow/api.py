@@ -44,8 +44,8 @@ FINAL_ERROR = "AirflowFailException"
 """What the operator raises when a retry cannot help."""
 BROKEN_SPECS = "broken_specs.py"
 """The DAG file whose import error names the specs that make no DAG; it lies beside those that make them."""
-WIRING = "Released"
-"""Tasks of this operator do no work of the release; they only decide whether its run succeeded."""
+WIRING = frozenset({"Released", "EmptyOperator"})
+"""Tasks of these operators do no work of a release; they only decide whether its run succeeded."""
 
 
 class _Run(Document):
@@ -357,7 +357,7 @@ class Airflow:
         """The run's tasks, in no particular order; those that do no work are left out."""
         path = _path(run.dag_id, "dagRuns", run.run_id, "taskInstances")
         answer = self._session.get(_Tasks, path, {"limit": 100})
-        return [task.read() for task in answer.task_instances if task.operator != WIRING]
+        return [task.read() for task in answer.task_instances if task.operator not in WIRING]
 
     def result(self, run: Run, task_id: str, key: str = RESULT_KEY) -> StepResult | None:
         """What the step reported; None if it has reported nothing, or failed (see FAILED_RESULT_KEY)."""

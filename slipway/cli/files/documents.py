@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 
 from slipway.cli.error_text import print_error
 from slipway.cli.terminal import echo
@@ -53,14 +53,14 @@ def schema(
 
 def _printed() -> dict[Printed, type[BaseModel]]:
     from slipway.cli import json_documents  # noqa: PLC0415 - imports Airflow's client, which a spec's schema need not wait for
-    from slipway.tasks.contracts.fit.forecast import Preview  # noqa: PLC0415
+    from slipway.tasks.contracts.fit.forecast import FleetPreview, Preview  # noqa: PLC0415
 
     return {
         Printed.STATUS: json_documents.StatusDocument,
-        Printed.EXPLAIN: json_documents.ExplainDocument,
+        Printed.EXPLAIN: RootModel[json_documents.ExplainDocument | json_documents.FleetDocument],
         Printed.KEY: json_documents.KeysDocument,
         Printed.DOCTOR: json_documents.DoctorDocument,
-        Printed.PLAN: Preview,
+        Printed.PLAN: RootModel[Preview | FleetPreview],
         Printed.RELEASE: json_documents.ReleaseDocument,
         Printed.COMPARE: json_documents.CompareDocument,
         Printed.GC: json_documents.GcDocument,

@@ -37,10 +37,10 @@ def lines(settings: Settings, name: str) -> Iterator[RenderableType]:
         yield from _left(name, run)
 
 
-def lines_of_all(settings: Settings) -> Iterator[RenderableType]:
-    """The runs that hold models although they have ended, in words."""
+def lines_of_all(settings: Settings, members: tuple[str, ...] = ()) -> Iterator[RenderableType]:
+    """The runs that hold models, or one of these, although they have ended, in words."""
     for name, run in held_models(settings).items():
-        if run.ended:
+        if run.ended and (not members or name in members):
             yield from _left(name, run)
 
 

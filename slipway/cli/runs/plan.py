@@ -3,7 +3,7 @@
 import importlib
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,7 @@ from slipway.cli.terminal import echo
 from slipway.tasks.contracts.errors import InputError, PipelineError
 
 if TYPE_CHECKING:
-    from slipway.tasks.contracts.fit.forecast import Preview
+    from slipway.tasks.contracts.fit.forecast import FleetPreview, Preview
 
 BY_HAND = "by-hand"
 PRINTING = ("slipway.cli.runs.plan_tables", "slipway.cli.runs.screens")
@@ -34,23 +34,31 @@ def plan(
     """Show what a release would do, without doing it.
 
     NAME: Airflow plans the spec that it has. FILE: this machine plans the spec in it, in seconds, with its own access
-    to the Hub and the object store (HF_TOKEN, AWS credentials). Neither downloads a weight.
+    to the Hub and the object store (HF_TOKEN, AWS credentials). Neither downloads a weight. Each model of a fleet is
+    planned.
 
     Exit 65: the release is refused. With --json, a document with `error` and `exit_code` is printed when there is no
     plan, unless an option is wrong.
     """
     failed = _print_failure if as_json else _print_nothing
     try:
-        preview = _preview(
+        fleet, previews = _previews(
             settings_of(context), what, revision, force=force, timeout=timeout, run_id=run_id, failed=failed
         )
     except PipelineError as error:
         failed(str(error), error.exit_code)
         raise
     if as_json:
-        echo(preview.model_dump_json(indent=2))
+        echo(_document(fleet, previews).model_dump_json(indent=2))
         return
-    _show(preview)
+    for preview in previews:
+        _show(preview)
+
+
+def _document(fleet: str | None, previews: "Sequence[Preview]") -> "Preview | FleetPreview":
+    from slipway.tasks.contracts.fit.forecast import FleetPreview  # noqa: PLC0415 - imported meanwhile
+
+    return previews[0] if fleet is None else FleetPreview(name=fleet, members=tuple(previews))
 
 
 def _print_failure(error: str, exit_code: int) -> None:
@@ -61,7 +69,7 @@ def _print_nothing(_error: str, _exit_code: int) -> None:
     """Leave it to what goes to stderr, which a person reads."""
 
 
-def _preview(
+def _previews(
     settings: Settings,
     what: str,
     revision: str | None,
@@ -70,7 +78,8 @@ def _preview(
     timeout: float | None,
     run_id: str | None,
     failed: Callable[[str, int], None],
-) -> "Preview":
+) -> "tuple[str | None, list[Preview]]":
+    """The plan of a model, or of each model of a fleet, whose name is the first value."""
     if "." in what or "/" in what:  # a name has neither
         if run_id is not None:
             raise InputError(
@@ -78,10 +87,28 @@ def _preview(
                 found=what,
                 remedy="Leave it out, or give the model's name.",
             )
-        return plan_here(Path(what), settings, revision, force=force)
-    from slipway.cli.runs.plan_in_airflow import plan_in_airflow  # noqa: PLC0415 - imports what a file's plan need not wait for
+        return _plans_here(Path(what), settings, revision, force=force)
+    from slipway.cli.runs.plan_in_airflow import plans_in_airflow  # noqa: PLC0415 - imports what a file's plan need not wait for
 
-    return plan_in_airflow(what, settings, revision, force=force, timeout=timeout, run_id=run_id, failed=failed)
+    return plans_in_airflow(what, settings, revision, force=force, timeout=timeout, run_id=run_id, failed=failed)
+
+
+def _plans_here(
+    path: Path, settings: Settings, revision: str | None, *, force: bool
+) -> "tuple[str | None, list[Preview]]":
+    from slipway.tasks.contracts.spec.fleet import is_fleet, read_specs  # noqa: PLC0415 - a name's plan need not wait
+    from slipway.tasks.document_files import read_document  # noqa: PLC0415
+
+    document = read_document(path)
+    if not is_fleet(document):
+        return None, [plan_here(path, settings, revision, force=force)]
+    fleet, previews = read_specs(document, str(path)), []
+    with tempfile.TemporaryDirectory(prefix="slipway-fleet-") as folder:
+        for model in fleet.models:
+            member = Path(folder, f"{model.name}.json")
+            member.write_text(model.model_dump_json(exclude_unset=True), encoding="utf-8")
+            previews.append(plan_here(member, settings, revision, force=force))
+    return fleet.name, previews
 
 
 def plan_here(file: Path, settings: Settings, revision: str | None, *, force: bool) -> "Preview":

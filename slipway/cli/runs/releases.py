@@ -13,6 +13,7 @@ from slipway.cli.airflow.patience import patiently
 from slipway.cli.arguments import AsJson, Force, Name, Revision, RunId, Timeout, settings_of
 from slipway.cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
 from slipway.cli.json_documents import EndOfRun, ReleaseDocument, RunState, StepState
+from slipway.cli.runs.fleets import ends_of, members_of, one_model, outcome_of_all
 from slipway.cli.runs.follow import RunView, follow
 from slipway.cli.runs.outcome import Outcome, evidence_of, gate_of, live_already, note_of, outcome_of
 from slipway.cli.runs.revision_check import check_revision
@@ -23,6 +24,7 @@ from slipway.cli.settings import Settings
 from slipway.cli.step_process import run_step
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts.errors import InputError, PipelineError
+from slipway.tasks.contracts.spec.fleet import FLEETS
 
 RUNS_TO_SEARCH = 20
 REASON_CHARS = 500
@@ -78,7 +80,7 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option of the command
     run_id: RunId = None,
     as_json: AsJson = False,
 ) -> None:
-    """Release a revision, and follow the run until the release is promoted or refused.
+    """Release a revision, and follow the run until the release is promoted or refused; of a fleet, each model's.
 
     Exit 0: promoted, or nothing to do. 1: refused by the gate, or failed; or there was nothing to do while the
     cluster serves nothing. 65: wrong input. 75: Airflow does not answer.
@@ -88,9 +90,8 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option of the command
         raise InputError("--approval is not valid", found=repr(approval), expected="none or human")
     console, settings = console_on(stderr=as_json), settings_of(context)
     with settings.airflow(timeout) as airflow:
-        if revision:
-            check_revision(settings, airflow, dag_of(name), revision)
-        run, new = start(airflow, dag_of(name), parameters(revision, force=force, approval=approval), run_id)
+        conf = parameters(revision, force=force, approval=approval)
+        run, new, members = _start_release(settings, airflow, name, conf, run_id)
         announce(console, airflow, run, new=new)
         if not wait:
             if as_json:
@@ -98,7 +99,8 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option of the command
                 echo(ReleaseDocument(run=state, outcome=None, exit_code=None).model_dump_json(indent=2))
             return
         view = followed(console, airflow, run, timeout)
-        outcome = patiently(lambda: outcome_of(airflow, view))
+        ends = ends_of(airflow, run, members)
+        outcome = outcome_of_all(name, ends) if members else patiently(lambda: outcome_of(airflow, view))
         airflow.annotate(run, note_of(outcome, view))
     if outcome.exit_code == DONE and (live := live_already(view)):
         outcome = served_or(outcome, settings, name, live)
@@ -106,12 +108,38 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option of the command
     report = _link(settings, f"{evidence}/report.html") if evidence else ""
     if as_json:
         steps = [StepState(**{name: getattr(step, name) for name in StepState.model_fields}) for step in view.steps]
+        steps = [
+            step.model_copy(update={"text": ends[step.name].text}) if step.name in ends else step for step in steps
+        ]
         end_in_json(ReleaseDocument(**ending(airflow, view, outcome), steps=steps, gate=gate, report=report))
+    for member, ended in ends.items():
+        console.print(f"{member}: {ended.text}", style=_style(ended), soft_wrap=True)
     if gate:
         console.print(gate_table(gate))
     if report:
         console.print(f"report: {report}", soft_wrap=True)
     end(console, outcome)
+
+
+def _start_release(
+    settings: Settings, airflow: Airflow, name: str, conf: Mapping[str, Any], run_id: str | None
+) -> tuple[Run, bool, tuple[str, ...]]:
+    """As `start`, of a model or a fleet; the last value are the fleet's models."""
+    try:
+        return *_checked_start(settings, airflow, dag_of(name), conf, run_id), ()
+    except NoSuchDagError:
+        if not (members := members_of(airflow, name)):
+            raise
+    return *_checked_start(settings, airflow, f"{FLEETS}{name}", conf, run_id), members
+
+
+def _checked_start(
+    settings: Settings, airflow: Airflow, dag_id: str, conf: Mapping[str, Any], run_id: str | None
+) -> tuple[Run, bool]:
+    """As `start`, of a revision that exists."""
+    if revision := conf.get("revision"):
+        check_revision(settings, airflow, dag_id, revision)
+    return start(airflow, dag_id, conf, run_id)
 
 
 def _link(settings: Settings, uri: str) -> str:
@@ -154,7 +182,7 @@ def rollback(
         said = run_step(arguments, settings.known_site_file(), instead="Without --direct Airflow does it.")
         end(console, Outcome(DONE, said))
         return
-    with settings.airflow(timeout) as airflow:
+    with settings.airflow(timeout) as airflow, one_model(airflow, name):
         dag_id = f"rollback__{name}"
         known = _conf_of(airflow, dag_id, run_id) if run_id and reason is None else None
         why = _reason(reason, *ROLLED_BACK) if known is None else known.get("reason", "")
@@ -174,7 +202,7 @@ def restore(context: typer.Context, name: Name, timeout: Timeout = None, run_id:
     bucket: then its pods are replaced one by one, and fetch it from there.
     """
     console = console_on()
-    with settings_of(context).airflow(timeout) as airflow:
+    with settings_of(context).airflow(timeout) as airflow, one_model(airflow, name):
         run, new = start(airflow, f"rollback__{name}", {"to": "live"}, run_id)
         announce(console, airflow, run, new=new)
         view = followed(console, airflow, run, timeout)
@@ -229,7 +257,7 @@ def approve(
 ) -> None:
     """Promote a candidate that passed its gate and whose release waits for approval."""
     why = _reason(reason, *(REJECTED if reject else APPROVED)) if reject or reason is not None else ""
-    with settings_of(context).airflow() as airflow:
+    with settings_of(context).airflow() as airflow, one_model(airflow, name):
         run = airflow.run(dag_of(name), run_id) if run_id else _waiting_run(airflow, name)
         airflow.answer(run, APPROVAL, "Reject" if reject else "Approve", {"reason": why} if why else {})
     echo(f"{'rejected' if reject else 'approved'}: run {run.run_id}{f': {why}' if why else ''}")
@@ -253,13 +281,16 @@ def end(console: Console, outcome: Outcome) -> None:
     # an input error explains itself; any other is easier to understand with the log lines before it
     if outcome.error and outcome.exit_code != WRONG_INPUT:
         _show_error(console, outcome.error)
-    style = "green" if outcome.exit_code == DONE else "bold red"
     statement = outcome.text.removesuffix(outcome.remedy).rstrip()
-    console.print(statement, style=style, soft_wrap=True)
+    console.print(statement, style=_style(outcome), soft_wrap=True)
     if outcome.remedy:
         console.print(f"  → {outcome.remedy}", style="bold", soft_wrap=True)
     if outcome.exit_code != DONE:
         raise typer.Exit(outcome.exit_code)
+
+
+def _style(outcome: Outcome) -> str:
+    return "green" if outcome.exit_code == DONE else "bold red"
 
 
 def followed(

@@ -16,6 +16,7 @@ from slipway.cli.arguments import AsJson, Name, finite, settings_of
 from slipway.cli.error_text import parts
 from slipway.cli.json_documents import (
     ExplainDocument,
+    FleetDocument,
     Live,
     ModelStatus,
     Problem,
@@ -25,7 +26,8 @@ from slipway.cli.json_documents import (
 )
 from slipway.cli.kube.route import external
 from slipway.cli.model_names import model_names
-from slipway.cli.runs import leases
+from slipway.cli.runs import fleet_matrix, leases
+from slipway.cli.runs.fleets import fleet_of
 from slipway.cli.runs.releases import dag_of
 from slipway.cli.runs.screens import console_on
 from slipway.cli.runs.served import restore_hint, unserved
@@ -73,7 +75,7 @@ def status(
     ] = 5.0,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is live, its address, and the newest runs.
+    """Show what is live, its address, and the newest runs; of a fleet, a line for each model.
 
     If a part cannot be read, the others are still shown, and the exit code is 65 or 75, depending on the reason. With
     --watch it is shown in place on a terminal; elsewhere, whenever it has changed.
@@ -81,13 +83,14 @@ def status(
     settings, console = settings_of(context), console_on()
     if as_json and keep_watching:
         raise InputError("--json prints one document, and --watch shows many", remedy="Leave one of the two out.")
+    members = fleet_of(settings, name) if name else ()
     if as_json:
-        document = model_state(settings, name) if name else every_model_state(settings)
+        document = _states(settings, members or (name,)) if name else every_model_state(settings)
         echo(document.model_dump_json(indent=2))
         if worst := max((problem.exit_code for problem in document.problems), default=0):
             raise typer.Exit(worst)
         return
-    sections = _of_one(settings, name) if name else _of_all(settings)
+    sections = _of_one(settings, name) if name and not members else _of_all(settings, members)
     if keep_watching:
         watch(console, lambda: [part for section in sections for part in _read(section)[0]], every)
         return
@@ -108,13 +111,16 @@ def explain(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is live, its commit, why it was promoted, and how to roll back.
+    """Show what is live, its commit, why it was promoted, and how to roll back; of a fleet, a line for each model.
 
     With --verify, only one line: that the files of the commit at the Hub, the signed provenance, the signature of the
     release and what its pods loaded agree. If they do not, or one cannot be read, it says which, and the exit code is
     65 or 75. HF_TOKEN is sent to the Hub if it is set.
     """
     settings, console = settings_of(context), console_on()
+    if members := fleet_of(settings, name):
+        _explain_fleet(settings, name, members, verify=verify, as_json=as_json)
+        return
     if verify:
         echo(verified(settings, name))
         return
@@ -123,6 +129,21 @@ def explain(
         return
     for part in explanation(*settings.store(), name):
         console.print(part, soft_wrap=True)
+
+
+def _explain_fleet(settings: Settings, name: str, members: tuple[str, ...], *, verify: bool, as_json: bool) -> None:
+    if verify:
+        for member in members:
+            echo(verified(settings, member))
+        return
+    store, layout = settings.store()
+    document = FleetDocument(name=name, members=[fleet_matrix.member(store, layout, each) for each in members])
+    if as_json:
+        echo(document.model_dump_json(indent=2))
+        return
+    console = console_on()
+    for part in fleet_matrix.matrix(name, document.members):
+        console.print(part, soft_wrap=not isinstance(part, Table))
 
 
 def explained(store: "ObjectStore", layout: "Layout", name: str) -> ExplainDocument:
@@ -221,8 +242,12 @@ def _of_one(settings: Settings, name: str) -> list[Section]:
     ]
 
 
-def _of_all(settings: Settings) -> list[Section]:
-    return [Section("models", lambda: _models(settings)), Section("leases", lambda: leases.lines_of_all(settings))]
+def _of_all(settings: Settings, members: tuple[str, ...] = ()) -> list[Section]:
+    """Every model, or the members of a fleet."""
+    return [
+        Section("models", lambda: _models(settings, members)),
+        Section("leases", lambda: leases.lines_of_all(settings, members)),
+    ]
 
 
 def _read(section: Section) -> tuple[list[RenderableType], int]:
@@ -275,8 +300,8 @@ def _runs(settings: Settings, name: str) -> Iterator[RenderableType]:
         yield from (Text(f"run       {_run_line(run)}  {airflow.run_url(run)}") for run in runs)
 
 
-def _models(settings: Settings) -> Iterator[RenderableType]:
-    models = model_states(settings)
+def _models(settings: Settings, members: tuple[str, ...] = ()) -> Iterator[RenderableType]:
+    models = [model for model in model_states(settings) if not members or model.name in members]
     if not models:
         yield Text("no model: put a spec into specs/, or check that SLIPWAY_SPECS names the right folder")
         return
@@ -326,6 +351,14 @@ def every_model_state(settings: Settings) -> StatusDocument:
     held = _part(problems, "leases", lambda: leases.held_models(settings)) or {}
     models = [model.model_copy(update={"lease": held.get(model.name)}) for model in model_states(settings)]
     return StatusDocument(models=models, problems=problems)
+
+
+def _states(settings: Settings, names: tuple[str, ...]) -> StatusDocument:
+    documents = [model_state(settings, name) for name in names]
+    return StatusDocument(
+        models=[model for document in documents for model in document.models],
+        problems=[problem for document in documents for problem in document.problems],
+    )
 
 
 def _part(problems: list[Problem], part: str, read: Callable[[], T]) -> T | None:

@@ -1,0 +1,76 @@
+"""Fleets in the command: which models a fleet has, and how their releases ended."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from slipway.cli.airflow.api import Airflow, NoSuchDagError, Run
+from slipway.cli.airflow.patience import patiently
+from slipway.cli.exit_codes import DONE, REFUSED
+from slipway.cli.runs.follow import Follower
+from slipway.cli.runs.outcome import RELEASES, Outcome, outcome_of
+from slipway.cli.runs.revision_check import ARROW
+from slipway.cli.settings import Settings
+from slipway.tasks.contracts.errors import InputError, PipelineError
+from slipway.tasks.contracts.spec.fleet import FLEETS, member_run
+
+
+def members_of(airflow: Airflow, name: str) -> tuple[str, ...]:
+    """The models of a fleet, which the description of its DAG names; none if Airflow has no such fleet."""
+    try:
+        description = airflow.description(f"{FLEETS}{name}")
+    except NoSuchDagError:
+        return ()
+    return tuple(member for member in description.partition(ARROW)[2].split(", ") if member)
+
+
+def fleet_of(settings: Settings, name: str) -> tuple[str, ...]:
+    """The models of a fleet; none if the name is that of a model with a channel, or if Airflow cannot be asked."""
+    with contextlib.suppress(PipelineError):
+        store, layout = settings.store()
+        if store.read_with_etag(layout.channel(name)) is None:
+            with settings.airflow() as airflow:
+                return members_of(airflow, name)
+    return ()
+
+
+@contextlib.contextmanager
+def one_model(airflow: Airflow, name: str) -> Iterator[None]:
+    """The block is about one model.
+
+    Raises:
+        InputError: the name is that of a fleet.
+    """
+    try:
+        yield
+    except NoSuchDagError as error:
+        if members := members_of(airflow, name):
+            raise InputError(
+                f"{name} is a fleet, whose models are promoted and rolled back one by one",
+                expected=f"one of {', '.join(members)}",
+                remedy=f"Name one of them; `slipway explain {name}` shows what is live of each.",
+            ) from error
+        raise
+
+
+def ends_of(airflow: Airflow, run: Run, members: tuple[str, ...]) -> dict[str, Outcome]:
+    """How the release of each member ended in a run of the fleet."""
+    return {member: patiently(partial(_end_of, airflow, member, run)) for member in members}
+
+
+def _end_of(airflow: Airflow, member: str, run: Run) -> Outcome:
+    try:
+        view = Follower(airflow, airflow.run(f"{RELEASES}{member}", member_run(run.run_id))).look()
+    except InputError as error:
+        return Outcome(REFUSED, f"not released: {error}")
+    if not view.run.ended:
+        return Outcome(REFUSED, f"its run {view.run.run_id} goes on: `slipway status {member}`")
+    return outcome_of(airflow, view)
+
+
+def outcome_of_all(name: str, ends: Mapping[str, Outcome]) -> Outcome:
+    """The outcome of a fleet's release: 0 if each member's is, the one other code that they have, or else 1."""
+    codes = {end.exit_code for end in ends.values()} - {DONE}
+    good = sum(end.exit_code == DONE for end in ends.values())
+    code = DONE if not codes else codes.pop() if len(codes) == 1 else REFUSED
+    return Outcome(code, f"fleet {name}: {good} of {len(ends)} models serve what was requested")
