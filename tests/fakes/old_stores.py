@@ -1,5 +1,6 @@
 """An object store with things of any age in it, and a workspace over it, for tests of retention."""
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 
 from slipway.tasks.contracts.base import canonical_json
@@ -79,9 +80,10 @@ class OldStore:
 
         return Then()
 
-    def run(self, *, dry_run=False, run="gc-1"):
-        """One run of retention."""
-        return retention.run(RetentionRequest(run=run, dry_run=dry_run), self.workspace)
+    def run(self, *, dry_run=False, run="gc-1", store=None):
+        """One run of retention, by another way to the store if one is given."""
+        workspace = dataclasses.replace(self.workspace, store=store or self.store)
+        return retention.run(RetentionRequest(run=run, dry_run=dry_run), workspace)
 
     def left(self, below=""):
         """URIs without the root and without retention's own reports."""

@@ -4,11 +4,13 @@ from pathlib import PurePosixPath
 
 from slipway.tasks.adapters.kube.kube import Cluster
 from slipway.tasks.adapters.kube.workload_state import LEADER_WORKER_SET
+from slipway.tasks.adapters.store.heads import removal_in
 from slipway.tasks.adapters.store.object_store import StoredObject
 from slipway.tasks.adapters.store.release_documents import ReleaseDocuments
 from slipway.tasks.contracts.base import read_contract_json
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.contracts.stored.release import Release
 
 RELEASE_URI = "slipway.dev/release-uri"
 """Annotation of a workload with the URI of its release; of a group's workload, with `.<model>` at its end."""
@@ -36,13 +38,16 @@ def named(documents: ReleaseDocuments, cluster: Cluster) -> Names:
     return names
 
 
-def needed_keys(item: StoredObject, documents: ReleaseDocuments) -> set[str]:
-    """Prefixes of the artifacts that the release with this release.json consists of.
+def needed_keys(item: StoredObject, documents: ReleaseDocuments) -> set[str] | None:
+    """Prefixes of the artifacts that the release with this release.json consists of; None if that is a removal.
 
     Raises:
         InputError: the document cannot be read, so it is not known what the release needs.
     """
-    release = documents.release(item.uri)
+    data = documents.store.read_bytes(item.uri)
+    if removal_in(data, item.uri):
+        return None
+    release = read_contract_json(Release, data, item.uri)
     return {f"{documents.layout.artifact(stage, planned.key)}/" for stage, planned in release.plan.stages.items()}
 
 

@@ -92,17 +92,19 @@ class Sweep:
                 yield from self._old_document(model, "documents of runs")
                 continue
             named = names.get(model.name, {})
-            present |= {name for name, folder in model.releases.items() if folder.head}
-            yield from self._of_model(model, named)
+            yield from self._of_model(model, named, present)
         roots.check_present(names, present)
 
-    def _of_model(self, model: listing.Model, named: dict[str, str]) -> Iterator[Candidate]:
-        complete = [folder.facts for folder in model.releases.values() if folder.head]
-        keeps = kept(complete, named, self.policy, self.now)
+    def _of_model(self, model: listing.Model, named: dict[str, str], present: set[str]) -> Iterator[Candidate]:
+        """What is old of one model; releases that stay are added to `present`."""
+        keeps, half_removed = self._kept(model, named)
+        present.update(keeps)
         for folder in model.releases.values():
-            if folder.release_id in keeps and folder.head:
+            if folder.release_id in half_removed:
+                yield self._candidate("release", folder, "its removal was cut short")
+                continue
+            if folder.release_id in keeps:
                 self.kept_releases += 1
-                self.needed |= roots.needed_keys(folder.head, self.workspace.documents)
                 log.info("kept: release %s: %s", folder.release_id, keeps[folder.release_id])
             elif self._is_old(folder.newest):
                 yield self._candidate("release", folder, f"not used for {self.policy.evidence_days} days")
@@ -111,6 +113,27 @@ class Sweep:
                 for run in folder.evidence.values():
                     if self._is_old(run.newest):
                         yield self._candidate("evidence", run, f"older than {self.policy.evidence_days} days")
+
+    def _kept(self, model: listing.Model, named: dict[str, str]) -> tuple[dict[str, str], set[str]]:
+        """Why releases of a model stay, and the ids of those whose removal was cut short; note what the former need.
+
+        A removal was written lately, so it looks like the newest release: without it, an older one may stay.
+        """
+        complete = {folder.release_id: folder.head for folder in model.releases.values() if folder.head}
+        half_removed, looked_at = set[str](), set[str]()
+        while True:
+            facts = [model.releases[release_id].facts for release_id in complete]
+            keeps = kept(facts, named, self.policy, self.now)
+            if keeps.keys() <= looked_at:
+                return keeps, half_removed
+            for release_id in keeps.keys() - looked_at:
+                needs = roots.needed_keys(complete[release_id], self.workspace.documents)
+                if needs is None:
+                    half_removed.add(release_id)
+                    del complete[release_id]
+                else:
+                    self.needed |= needs
+            looked_at.update(keeps)
 
     def _old_documents(self) -> Iterator[Candidate]:
         store, layout = self.workspace.store, self.workspace.layout

@@ -1,14 +1,17 @@
 """Retention deletes what the policy does not keep, and never what is live, warm, deployed, planned or young."""
 
+import itertools
 import json
 
 import pytest
 from pydantic import ValidationError
 
+from slipway.tasks.adapters.store.heads import Heads
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.retention import Deletion, RetentionPolicy
 from slipway.tasks.steps import roll_out
 from tests.fakes.old_stores import OldStore
+from tests.fakes.stepping import Actor, CrashedError, play
 
 
 def test_releases_that_the_channel_names_keep_their_artifacts_whatever_their_age(old):
@@ -231,6 +234,40 @@ def test_what_the_store_refuses_is_named_and_tried_again_by_the_next_run(old):
     old.workspace.clock.seconds += 3 * 24 * 3600
     old.run(run="gc-2")
     assert not old.left(f"artifacts/publish/{gone.plan.stages['publish'].key}")
+
+
+def test_retention_goes_on_after_a_removal_of_a_release_was_cut_short_at_any_operation(tmp_path):
+    """The removal was written last of all releases, so it must not be taken for the newest one."""
+    for dies_after in itertools.count():
+        (folder := tmp_path / str(dies_after)).mkdir()
+        old = OldStore(folder)
+        gone, other = old.release(1, days=300), old.release(2, days=3, name="other")
+        newest = old.release(3, days=200)
+        killed = Actor(lambda store, _, old=old: old.run(store=store), dies_after=dies_after)
+        play([killed], [], old.store, old.workspace.clock)
+        for run, days in (("gc-2", 0), ("gc-3", 1), ("gc-4", 3)):
+            old.workspace.clock.seconds = days * 24 * 3600
+            old.run(run=run)
+
+        assert not old.left(f"releases/demo/{gone.id}"), dies_after
+        assert (old.has(newest), old.has(other)) == (True, True), dies_after
+        if killed.error is None:
+            break
+        assert isinstance(killed.error, CrashedError), killed.error
+
+
+def test_nothing_is_deleted_while_the_live_release_has_a_removal_in_its_place(old):
+    live = old.release(1, days=300)
+    old.release(2, days=200)
+    old.channel(live)
+    uri = old.layout.release("demo", live.id)
+    Heads(old.store, old.workspace.clock).mark(uri, old.store.read_with_etag(uri)[1])
+    before = old.left()
+
+    with pytest.raises(InputError, match=r"release\.json is missing"):
+        old.run()
+
+    assert old.left() == before
 
 
 def test_a_bucket_that_keeps_versions_is_said(old):
