@@ -400,14 +400,24 @@ def answer_of(text, call_format="hermes", reason="stop"):
             [("f", {}), ("g", {})],
         ),
         (
-            '{"name": "f", "parameters": {"a": "b;}"}}; {"name": "g"}',
+            '{"name": "f", "parameters": {"a": "b;}"}}; {"name": "g", "arguments": {"b": 2}}',
             "llama3_json",
             None,
-            [("f", {"a": "b;}"}), ("g", {})],
+            [("f", {"a": "b;}"}), ("g", {"b": 2})],
         ),
         ('<|python_tag|>{"name": "f", "parameters": {}}', "llama3_json", None, [("f", {})]),
         ('[TOOL_CALLS][{"name": "f", "arguments": {"a": 1}}]', "mistral", None, [("f", {"a": 1})]),
-        (' [{"name": "f", "arguments": {"a": 1}}]', "mistral", None, [("f", {"a": 1})]),
+        (' [{"name": "f", "parameters": {"a": 1}}]', "mistral", None, [("f", {"a": 1})]),
+        ('<tool_call>{"name": "f", "parameters": {"a": 1}}</tool_call>', "hermes", None, [("f", {"a": 1})]),
+        *(
+            (text, call_format, text, [])
+            for one in ('{"name": "Alice", "arguments": {}}', '{"name": "f", "age": 30}', '{"name": "f"}')
+            for text, call_format in (
+                (one, "llama3_json"),
+                (f'{{"name": "f", "parameters": {{}}}}; {one}', "llama3_json"),
+                (f"[{one}]", "mistral"),
+            )
+        ),
         (
             "a <tool_ and <tool_call> no JSON</tool_call>.",
             "hermes",
@@ -428,7 +438,7 @@ def answer_of(text, call_format="hermes", reason="stop"):
     ],
 )
 def test_calls_of_tools_are_told_from_text(text, call_format, content, calls):
-    body = {**CHAT, "tools": TOOLS}
+    body = {**CHAT, "tools": [*TOOLS, {"type": "function", "function": {"name": "g"}}]}
     whole = json.loads(post(Triton(answer_of(text, call_format), WITH_TOOLS), body)[1])["choices"][0]
     stream = deltas(post(Triton(answer_of(text, call_format), WITH_TOOLS), {**body, "stream": True})[1])
     streamed = [call for choice in stream for call in choice["delta"].get("tool_calls", ())]

@@ -22,6 +22,7 @@ class Piece:
     """One response of a model. `finish_reason` is set in the last one; the counts are those of this response.
 
     `call_format` says how the model writes calls of tools; None where the request has no tools, or it is not known yet.
+    `tools` are the names of those that the request offers.
     """
 
     text: str
@@ -30,16 +31,23 @@ class Piece:
     completion_tokens: int | None = None
     logprobs: tuple[Mapping[str, Any], ...] = ()
     call_format: str | None = None
+    tools: frozenset[str] = frozenset()
     thought: str = ""
     """What the model thought before the text; it is no part of the answer."""
     stop_word: str | None = None
     """The stop word that ended the answer; None where none did, or the model does not say it."""
 
 
-def piece(event: Mapping[str, Any], call_format: str | None = None, *, echoes_tokens: bool = False) -> Piece:
+def piece(
+    event: Mapping[str, Any],
+    call_format: str | None = None,
+    tools: frozenset[str] = frozenset(),
+    *,
+    echoes_tokens: bool = False,
+) -> Piece:
     """A response of the generate extension: of Slipway's models, or of Triton's vLLM backend.
 
-    `call_format` counts where the model does not say how it writes calls of tools. With `echoes_tokens`, the texts of
+    `call_format` counts where the model does not say how it writes calls of `tools`. With `echoes_tokens`, the texts of
     the prompt's tokens are part of the text.
     """
     reason = _first(event.get("finish_reason"))
@@ -53,6 +61,7 @@ def piece(event: Mapping[str, Any], call_format: str | None = None, *, echoes_to
         _count(event, "completion_tokens", "num_output_tokens"),
         of_prompt + read_logprobs(_first(event.get("logprobs"))),
         _first(event.get("tool_call_format", call_format)),
+        tools,
         str(_first(event.get("reasoning_content")) or ""),
         _first(event.get("stop_word")),
     )
@@ -190,7 +199,7 @@ class Choice:
     def add(self, new: Piece) -> Parts:
         """Take the next response of the model; text and calls that are certain with it."""
         if self.reader is None:
-            self.reader = Plain() if new.call_format is None else reader_of(new.call_format)
+            self.reader = Plain() if new.call_format is None else reader_of(new.call_format, new.tools)
         parts: Parts = [Thought(new.thought)] if new.thought else []
         parts += self._kept(self.reader.advance(new.text, final=bool(new.finish_reason)))
         if new.finish_reason:

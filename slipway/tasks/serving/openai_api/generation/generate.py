@@ -143,7 +143,9 @@ class Generation:
             inputs, call_format = with_prompt(inputs, prompt), prompt.call_format
         async with aclosing(self._models.responses(model.name, inputs, question.trace_parent)) as arrived:
             async for events in arrived:
-                pieces = [piece(each, call_format, echoes_tokens=question.echoes_tokens) for each in events]
+                pieces = [
+                    piece(each, call_format, question.tools, echoes_tokens=question.echoes_tokens) for each in events
+                ]
                 reasons = {each.finish_reason for each in pieces if each.finish_reason}
                 if CANCELLED in reasons:
                     raise UnavailableError("the model's server ended the answer before it was complete")

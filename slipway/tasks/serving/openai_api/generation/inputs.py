@@ -92,6 +92,7 @@ class Question:
         schema: what the answer obeys, whose grammar is not there yet; None where anything may be answered.
         trace_parent: the client's span, which Triton's traces continue; empty where it sent none.
         echoes_tokens: whether the answer's text begins with that of the prompt's tokens, as the model reports them.
+        tools: names of the tools that the answer may call.
     """
 
     inputs: Mapping[str, Any]
@@ -100,6 +101,7 @@ class Question:
     schema: Schema | None = None
     trace_parent: str = ""
     echoes_tokens: bool = False
+    tools: frozenset[str] = frozenset()
 
     def obeying(self, grammar: str) -> "Question":
         """The question with the grammar of its schema, where the engine takes that; other models write it themselves.
@@ -168,10 +170,11 @@ def chat_question(request: ChatRequest, model: ServedModel) -> Question:
     parameters = _parameters(request, model, wanted.schema)
     if model.prompt_model is None:
         inputs = {**_conversation(request, model), **parameters}
-        return Question(inputs, new_reader=wanted.new_reader, schema=wanted.schema)
+        return Question(inputs, new_reader=wanted.new_reader, schema=wanted.schema, tools=request.tool_names)
     lengths = {"max_tokens": request.answer_tokens, "min_tokens": request.min_tokens or None}
     given = {name: value for name, value in lengths.items() if value is not None}
-    return Question(parameters, {**_conversation(request, None), **given}, wanted.new_reader, wanted.schema)
+    to_render = {**_conversation(request, None), **given}
+    return Question(parameters, to_render, wanted.new_reader, wanted.schema, tools=request.tool_names)
 
 
 def _conversation(request: ChatRequest, model: ServedModel | None) -> dict[str, Any]:

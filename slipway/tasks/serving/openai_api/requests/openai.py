@@ -242,6 +242,11 @@ class ChatRequest(_Request):
         return bool(self.tools) and self.tool_choice != "none"
 
     @property
+    def tool_names(self) -> frozenset[str]:
+        """Names of the tools that the answer may call."""
+        return frozenset(tool.function.name for tool in self.tools or ()) if self.offers_tools else frozenset()
+
+    @property
     def one_call(self) -> bool:
         """Whether an answer has at most one call of a tool."""
         return self.parallel_tool_calls is False

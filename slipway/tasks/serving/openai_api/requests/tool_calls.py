@@ -4,19 +4,22 @@
 - llama3_json (Llama 3.1 to 3.3): the whole text is `{"name": ..., "parameters": {...}}`, several with `;` between them
 - mistral (Mistral, Nemo): the whole text is `[{"name": ..., "arguments": {...}}, ...]` behind `[TOOL_CALLS]`
 
-Special tokens such as `[TOOL_CALLS]` and `<|python_tag|>` may be missing from the text. What looks like a call and is
-none stays text. The formats are named by the model, from its chat template (generation/model_files/tool_calls.py).
+Special tokens such as `[TOOL_CALLS]` and `<|python_tag|>` may be missing from the text, and a model may mix up
+`arguments` and `parameters`. What looks like a call and is none stays text. The formats are named by the model, from
+its chat template (generation/model_files/tool_calls.py).
 """
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from slipway.tasks.contracts.wire.bounded_json import Bounds, BoundsError, read
 
 OPENS, CLOSES = "<tool_call>", "</tool_call>"
+ARGUMENTS = ("arguments", "parameters")
+"""What a call may name its arguments."""
 
 
 BOUNDS = Bounds(chars=1 << 20, repeated_names=True)
@@ -55,7 +58,7 @@ class Tagged:
         parts: list[str | Call] = []
         while (begin := self._held.find(OPENS)) >= 0 and (end := self._held.find(CLOSES, begin)) >= 0:
             end += len(CLOSES)
-            call = _call(self._held[begin + len(OPENS) : end - len(CLOSES)], "arguments")
+            call = _call(self._held[begin + len(OPENS) : end - len(CLOSES)])
             parts += [self._content(self._held[:begin] if call else self._held[:end]), *([call] if call else [])]
             self._calls += call is not None
             self._held = self._held[end:]
@@ -70,10 +73,14 @@ class Tagged:
 
 
 class Whole:
-    """Formats in which the whole answer is calls, or none of it: known by how the text begins."""
+    """Formats in which the whole answer is calls, or none of it: known by how the text begins.
 
-    def __init__(self, marker: str, first: str, read: Callable[[str], list[Call]]) -> None:
-        self._marker, self._first, self._read = marker, first, read
+    An answer may be JSON that is no call, so that one has its arguments, and the name of one of `tools`.
+    """
+
+    def __init__(self, marker: str, first: str, read: Callable[[str], Sequence[Any]], tools: Collection[str]) -> None:
+        """`read` gives the values of an answer; none where it is not in the format."""
+        self._marker, self._first, self._read, self._tools = marker, first, read, tools
         self._held, self._is_text = "", False
 
     def advance(self, text: str, *, final: bool) -> list[str | Call]:
@@ -83,10 +90,16 @@ class Whole:
         begun = start.startswith((self._marker, self._first))
         if not self._is_text and not final and (begun or self._marker.startswith(start)):
             return []
-        calls = [] if self._is_text or not begun else self._read(start.removeprefix(self._marker))
+        calls = [] if self._is_text or not begun else self._calls(start.removeprefix(self._marker))
         parts: list[str | Call] = [*calls] if calls else [self._held]
         self._held, self._is_text = "", True
         return [part for part in parts if part != ""]
+
+    def _calls(self, text: str) -> list[Call]:
+        values = self._read(text)
+        calls = [_call_of(each) for each in values if isinstance(each, dict) and not each.keys().isdisjoint(ARGUMENTS)]
+        kept = [call for call in calls if call and call.name in self._tools]
+        return kept if len(kept) == len(values) else []
 
 
 class Forced:
@@ -100,7 +113,7 @@ class Forced:
         self._held += text
         if not final:
             return []
-        call = _call(self._held, "arguments") if self._name is None else Call(self._name, self._held.strip())
+        call = _call(self._held) if self._name is None else Call(self._name, self._held.strip())
         return [call or self._held]
 
 
@@ -126,57 +139,50 @@ class Plain:
         return [text] if text else []
 
 
-def reader_of(call_format: str) -> Reader:
-    """The reader of a format; of an unknown one, everything is text."""
+def reader_of(call_format: str, tools: Collection[str]) -> Reader:
+    """The reader of a format, where `tools` are offered; of an unknown one, everything is text."""
     if call_format == "hermes":
         return Tagged()
     if call_format == "llama3_json":
-        return Whole("<|python_tag|>", "{", _llama_calls)
-    return Whole("[TOOL_CALLS]", "[", _mistral_calls) if call_format == "mistral" else Plain()
+        return Whole("<|python_tag|>", "{", _objects, tools)
+    return Whole("[TOOL_CALLS]", "[", _list, tools) if call_format == "mistral" else Plain()
 
 
-def _llama_calls(text: str) -> list[Call]:
-    calls = [_call(each, "parameters") for each in _objects(text)]
-    return [call for call in calls if call] if all(calls) else []
-
-
-def _objects(text: str) -> list[str]:
+def _objects(text: str) -> list[Any]:
     """The objects of a text that has `;` between them."""
     decoder, found, rest = json.JSONDecoder(), [], text.strip()
     try:
         while rest:
             _, end = decoder.raw_decode(rest)
-            found.append(rest[:end])
+            found.append(read(rest[:end], BOUNDS))
             rest = rest[end:].lstrip().removeprefix(";").lstrip()
     except (ValueError, RecursionError):
-        return [text]
+        return []
     return found
 
 
-def _mistral_calls(text: str) -> list[Call]:
-    try:
-        found = read(text, BOUNDS)
-    except BoundsError:
-        return []
-    calls = [_call_of(each, "arguments") for each in found] if isinstance(found, list) else []
-    return [call for call in calls if call] if all(calls) else []
+def _list(text: str) -> list[Any]:
+    found = _value(text)
+    return found if isinstance(found, list) else []
 
 
-def _call(text: str, arguments: str) -> Call | None:
+def _value(text: str) -> Any:
+    """What a JSON text says; None where it is not JSON within its bounds."""
     try:
-        found = read(text, BOUNDS)
+        return read(text, BOUNDS)
     except BoundsError:
         return None
-    return _call_of(found, arguments)
 
 
-def _call_of(found: Any, arguments: str) -> Call | None:
+def _call(text: str) -> Call | None:
+    return _call_of(_value(text))
+
+
+def _call_of(found: Any) -> Call | None:
     if not isinstance(found, dict) or not isinstance(found.get("name"), str) or not found["name"]:
         return None
-    given = found.get(arguments, {})
-    if not isinstance(given, dict):
-        return None
-    return Call(found["name"], json.dumps(given, ensure_ascii=False))
+    given: Any = next((found[name] for name in ARGUMENTS if name in found), {})
+    return Call(found["name"], json.dumps(given, ensure_ascii=False)) if isinstance(given, dict) else None
 
 
 def _shared(text: str, tag: str) -> int:
