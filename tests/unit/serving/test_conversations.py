@@ -49,6 +49,27 @@ def test_a_conversation_that_the_template_does_not_take_is_refused_in_its_words(
 
 
 @pytest.mark.parametrize(
+    ("source", "rendered"),
+    [
+        (TEMPLATE, "<system>Be brief.\n\nNever run rm.<user>Hi<assistant>"),
+        (f"{TEMPLATE}{{# 'developer' #}}", "<system>Be brief.<user>Hi<developer>Never run rm.<assistant>"),
+        (f'{TEMPLATE}{{# "developer" #}}', "<system>Be brief.<user>Hi<developer>Never run rm.<assistant>"),
+    ],
+)
+def test_a_template_that_knows_no_developer_is_told_his_words_as_the_system_s(source, rendered):
+    messages = [*TURNS[:2], {"role": "developer", "content": "Never run rm."}]
+
+    assert ChatTemplate(source, {"bos_token": ""}).render(messages) == rendered
+
+
+def test_the_system_s_messages_stay_where_they_are_without_a_developer_s():
+    messages = [*TURNS[:2], {"role": "system", "content": "In French."}]
+    rendered = ChatTemplate(TEMPLATE, {"bos_token": ""}).render(messages)
+
+    assert rendered == "<system>Be brief.<user>Hi<system>In French.<assistant>"
+
+
+@pytest.mark.parametrize(
     ("question", "prompt"),
     [
         (Question("Hi"), ["question", "Hi"]),

@@ -25,6 +25,8 @@ PROBE = "Hello"
 
 REMEDY = "Set chat_template to none."
 
+SYSTEM, DEVELOPER = "system", "developer"
+
 
 class ChatTemplate:
     """Wraps a question. Called from several threads.
@@ -43,6 +45,7 @@ class ChatTemplate:
             raise SettingsError(f"the chat template is not valid Jinja2: {error}. {REMEDY}") from error
         self._given = {**(arguments or {}), **special_tokens}
         self._source = source
+        self._names_developer = any(f"{quote}{DEVELOPER}{quote}" in source for quote in "'\"")
         self.tool_call_format, self.thought_marks = format_of(source), marks_of(source)
         self._in_parts = False
         whole, refusal = self._probe()
@@ -69,16 +72,19 @@ class ChatTemplate:
     ) -> str:
         """The prompt of a conversation, up to where the model's next answer begins.
 
+        A template that does not name the role `developer` gets such messages as the system's.
+
         Raises:
             RefusedError: the template does not take these messages, takes too long for them, or ignores the tools.
             BusyError: too many others are being rendered.
         """
+        last = str(messages[-1]["content"])[:64]
+        messages = messages if self._names_developer else _without_developer(messages)
         check_tools(self._source, messages, tools)
         effort = with_effort(self._source, arguments or {}, thinks=self.thought_marks is not None)
         named = {**effort, **({"tools": tools} if tools else {})}
         parted = [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in messages]
         given = {**self._given, **named, "messages": parted if self._in_parts else messages}
-        last = str(messages[-1]["content"])[:64]
         try:
             return str(PREPARERS.ask({"template": self._source, "given": {**given, "add_generation_prompt": True}}))
         except LimitError as error:
@@ -92,6 +98,20 @@ class ChatTemplate:
             return self.wrap(PROBE), None
         except RefusedError as error:
             return "", error
+
+
+def _without_developer(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The messages with one of the system's, the first, that says what all the system's and developer's say.
+
+    Most templates leave out a role that they do not know, or refuse it, and some refuse a system's message that is not
+    the first. Without a developer's, the messages are as they were. As vLLM: renderers/hf.py,
+    _consolidate_system_messages.
+    """
+    if all(each["role"] != DEVELOPER for each in messages):
+        return list(messages)
+    said = [str(each["content"]) for each in messages if each["role"] in (SYSTEM, DEVELOPER)]
+    others = [each for each in messages if each["role"] not in (SYSTEM, DEVELOPER)]
+    return [{"role": SYSTEM, "content": "\n\n".join(filter(None, said))}, *others]
 
 
 def read_chat_template(folder: Path, arguments: Mapping[str, Any] | None = None) -> ChatTemplate | None:
