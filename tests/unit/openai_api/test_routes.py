@@ -555,7 +555,10 @@ def test_a_completion_has_log_probabilities_in_lists():
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_echo_is_joined_from_the_parts_of_the_prompt(stream):
-    parts = [[{**ENTRY, "token": token} for token in tokens] for tokens in (["On", "ce"], [" up"])]
+    parts = [
+        [{**ENTRY, "token": "On", "bytes": [*b"On"]}, {**ENTRY, "token": "\ufffd", "bytes": []}],
+        [{**ENTRY, "token": "\ufffd", "bytes": [*"é".encode()]}, {**ENTRY, "token": " up", "bytes": [*b" up"]}],
+    ]
     scored = [[{"text_output": "", "finish_reason": "", "prompt_logprobs": json.dumps(each)}] for each in parts]
     body = {"model": "demo", "prompt": [1, 2, 3], "echo": True, "logprobs": 0, "stream": stream}
     triton = Triton([*scored, [END]], config_of((*OURS, "logprobs", "prompt_logprobs")))
@@ -563,9 +566,9 @@ def test_an_echo_is_joined_from_the_parts_of_the_prompt(stream):
     choices = [json.loads(each)["choices"][0] for each in (events(text)[:-1] if stream else [text])]
     found = [choice["logprobs"] for choice in choices if choice["logprobs"]]
 
-    assert "".join(choice["text"] for choice in choices) == "Once up!"
-    assert [token for each in found for token in each["tokens"]] == ["On", "ce", " up"]
-    assert [offset for each in found for offset in each["text_offset"]] == [0, 2, 4]
+    assert "".join(choice["text"] for choice in choices) == "Oné up!"
+    assert [token for each in found for token in each["tokens"]] == ["On", "\ufffd", "\ufffd", " up"]
+    assert [offset for each in found for offset in each["text_offset"]] == [0, 2, 2, 3]
 
 
 def test_vllm_s_log_probabilities_are_read_too():

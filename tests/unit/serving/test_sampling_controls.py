@@ -135,6 +135,17 @@ def test_a_part_of_a_character_has_no_bytes_and_no_probability_is_written_as_a_n
     assert (found[1]["bytes"], found[1]["logprob"]) == (None, -9999.0)
 
 
+@pytest.mark.parametrize("text", ["aéz", "é", "😀é", "a😀", "\ufffd"])
+def test_bytes_of_tokens_that_make_up_a_character_are_those_of_the_text(text):
+    entries = [TokenLogprob(token, -0.5) for token in text.encode()]
+    found = json.loads(logprobs_document(entries, ByteTokenizer()))
+
+    if text == "\ufffd":  # what a decoder shows for a part cannot be told from it
+        assert [each["bytes"] for each in found] == [None] * 3
+    else:
+        assert bytes(byte for each in found for byte in each["bytes"]).decode() == text
+
+
 @pytest.mark.parametrize(
     ("template", "found"),
     [

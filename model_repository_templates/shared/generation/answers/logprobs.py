@@ -3,6 +3,7 @@
 https://platform.openai.com/docs/api-reference/chat/object, choices[].logprobs.content.
 """
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,13 +18,15 @@ LEAST = -9999.0
 def logprobs_document(entries: Sequence[TokenLogprob], tokenizer: Tokenizer) -> str:
     """The JSON list of tokens with their text, and of the alternatives of each."""
     ids = sorted({token for each in entries for token in (each.token, *(token for token, _ in each.alternatives))})
-    names = dict(zip(ids, _texts(ids, tokenizer), strict=True))
+    names = dict(zip(ids, _texts([[each] for each in ids], tokenizer), strict=True))
+    known = _bytes([each.token for each in entries], names, tokenizer)
     document = [
         {
             **_entry(names[each.token], each.logprob),
+            "bytes": of_token,
             "top_logprobs": [_entry(names[token], logprob) for token, logprob in each.alternatives],
         }
-        for each in entries
+        for each, of_token in zip(entries, known, strict=True)
     ]
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
@@ -39,11 +42,25 @@ def _entry(text: str, logprob: float | None) -> dict[str, Any]:
     }
 
 
-def _texts(ids: Sequence[int], tokenizer: Tokenizer) -> Sequence[str]:
-    """Text of each token behind another one: at the beginning of a text, a decoder may leave a token's space out."""
-    anchor = ids[0]
-    alone, *pairs = tokenizer.decode([[anchor], *([anchor, token] for token in ids)])
-    return [pair[len(alone) :] for pair in pairs]
+def _bytes(tokens: Sequence[int], names: Mapping[int, str], tokenizer: Tokenizer) -> list[list[int] | None]:
+    """Bytes of tokens one behind another: those of a character that several make up stand with the last of them."""
+    found: list[list[int] | None] = []
+    for is_part, run in itertools.groupby(tokens, key=lambda token: UNFINISHED in names[token]):
+        together = list(run)
+        if not is_part:
+            found += [list(names[token].encode()) for token in together]
+            continue
+        (text,) = _texts([together], tokenizer)
+        is_whole = UNFINISHED not in text
+        found += [[] if is_whole else None] * (len(together) - 1) + [list(text.encode()) if is_whole else None]
+    return found
+
+
+def _texts(sequences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> Sequence[str]:
+    """Text of tokens behind another one: at the beginning of a text, a decoder may leave a token's space out."""
+    anchor = sequences[0][0]
+    alone, *texts = tokenizer.decode([[anchor], *([anchor, *each] for each in sequences)])
+    return [text[len(alone) :] for text in texts]
 
 
 def token_logprobs(

@@ -23,7 +23,7 @@ def completion_logprobs(entries: Sequence[Mapping[str, Any]], chars: int) -> dic
     offsets, at = [], chars
     for each in entries:
         offsets.append(at)
-        at += len(each["token"])
+        at += len(text_of([each]))
     likeliest = [{top["token"]: top["logprob"] for top in each["top_logprobs"]} or None for each in entries]
     return {
         "tokens": [each["token"] for each in entries],
@@ -31,6 +31,12 @@ def completion_logprobs(entries: Sequence[Mapping[str, Any]], chars: int) -> dic
         "top_logprobs": likeliest if any(likeliest) else None,
         "text_offset": offsets,
     }
+
+
+def text_of(entries: Sequence[Mapping[str, Any]]) -> str:
+    """The text of tokens one behind another: a character may be made up of several, which have its bytes together."""
+    known = (each["token"].encode() if each["bytes"] is None else bytes(each["bytes"]) for each in entries)
+    return b"".join(known).decode(errors="replace")
 
 
 def _of_vllm(position: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from pydantic_core import to_json
 
-from slipway.tasks.serving.openai_api.answers.logprobs import completion_logprobs, read_logprobs
+from slipway.tasks.serving.openai_api.answers.logprobs import completion_logprobs, read_logprobs, text_of
 from slipway.tasks.serving.openai_api.http.errors import ApiError
 from slipway.tasks.serving.openai_api.requests.tool_calls import Call, Plain, Reader, reader_of
 
@@ -52,7 +52,7 @@ def piece(
     """
     reason = _first(event.get("finish_reason"))
     of_prompt = read_logprobs(_first(event.get("prompt_logprobs")))
-    echo = "".join(each["token"] for each in of_prompt) if echoes_tokens else ""
+    echo = text_of(of_prompt) if echoes_tokens else ""
     # vLLM's backend writes None until the answer ends
     return Piece(
         echo + str(_first(event.get("text_output")) or ""),
@@ -158,7 +158,7 @@ class CompletionForm:
     def part(self, parts: Parts, finish_reason: str | None, logprobs: Logprobs) -> dict[str, Any]:
         """As Form."""
         told = completion_logprobs(logprobs, self._chars) if logprobs else None
-        self._chars += sum(len(each["token"]) for each in logprobs)
+        self._chars += len(text_of(logprobs))
         return {"index": self._index, "text": _text(parts), "logprobs": told, "finish_reason": finish_reason}
 
 
