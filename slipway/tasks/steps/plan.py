@@ -27,13 +27,13 @@ REMOVAL_PATIENCE_S = 120.0  # retention deletes the documents of a release in se
 
 
 def run(request: PlanRequest, workspace: Workspace) -> Outcome:
-    """Plan the release and write its release.json, unless the same release is live already.
+    """Plan the release and write its release.json, unless the same release is live already or only a plan is wanted.
 
     Raises:
         InputError: the model, a dataset or the access to them is missing, or the site cannot run the release.
         UnavailableError: the Hub or the object store does not answer.
     """
-    planned = _planned(request, workspace, settle=_recorded)
+    planned = _planned(request, workspace, settle=_found if request.plan_only else _recorded)
     for line in _log_lines(planned.plan):
         log.info(line)
     if planned.interruption:

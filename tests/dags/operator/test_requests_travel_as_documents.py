@@ -46,7 +46,7 @@ def end_well(runs, step):
 def test_plan_is_told_the_spec_the_run_and_the_parameters(runs):
     end_well(runs, "plan")
 
-    runs.execute("plan", revision="v2", force=True)
+    runs.execute("plan", revision="v2", force=True, plan_only=True)
 
     assert command_of(runs) == [
         "python",
@@ -57,7 +57,7 @@ def test_plan_is_told_the_spec_the_run_and_the_parameters(runs):
         LAYOUT.request("demo", RUN, "plan"),
     ]
     asked = PlanRequest.model_validate(request_of(runs, "plan"))
-    assert asked == PlanRequest(spec=runs.release.spec, run=RUN, revision="v2", force=True)
+    assert asked == PlanRequest(spec=runs.release.spec, run=RUN, revision="v2", force=True, plan_only=True)
 
 
 FOREIGN = {"name": "other", "run": "other", "spec": {"name": "other"}, "model": "other", "release": "s3://other/x"}

@@ -200,6 +200,7 @@ class PlanRequest(Contract):
     run: RunIdentity = Field(description="identity of the Airflow run, or of a run by hand")
     revision: Revision | None = Field(default=None, description="in place of source.revision")
     force: bool = Field(default=False, description="make every artifact again, stored or not")
+    plan_only: bool = Field(default=False, description="write nothing but the plan's own result")
 
     @property
     def model(self) -> str:

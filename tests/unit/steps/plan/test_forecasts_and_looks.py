@@ -318,6 +318,20 @@ def test_a_look_plans_the_same_and_writes_nothing(planned, store, tmp_path, hub)
     assert preview.forecast.of == first.data["release_id"]
 
 
+def test_a_run_that_only_plans_leaves_the_release_that_it_names_as_a_rollback_needs_it(planned, store):  # noqa: F811
+    go_live(store, planned())
+    planned(run="run-2", revision="v2")
+    before = dict(store.objects)
+    changed = spec(serving={"group": "chat"})
+
+    told = planned(changed, run="run-3", revision="v2", plan_only=True).data
+    unchanged = planned(run="run-4", plan_only=True).data
+
+    assert store.objects == before
+    assert (told["action"], unchanged["action"]) == ("release", "nothing")
+    assert told["release"] in store.objects
+
+
 def test_a_look_says_what_of_the_spec_is_not_applied(planned, store, tmp_path, hub):  # noqa: F811
     go_live(store, planned())
     (tmp_path / "look").mkdir()

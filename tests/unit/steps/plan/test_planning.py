@@ -48,8 +48,8 @@ def store():
 def planned(tmp_path, hub, store):
     """Plan the demo spec; the outcome."""
 
-    def run(asked=None, *, name="1", run="run-1", revision=None, force=False, **site_changes):
-        request = PlanRequest(spec=asked or spec(), run=run, revision=revision, force=force)
+    def run(asked=None, *, name="1", run="run-1", revision=None, force=False, plan_only=False, **site_changes):
+        request = PlanRequest(spec=asked or spec(), run=run, revision=revision, force=force, plan_only=plan_only)
         (tmp_path / name).mkdir(exist_ok=True)
         return plan.run(request, workspace(tmp_path / name, hub=hub, store=store, **site_changes))
 
