@@ -8,7 +8,9 @@ import yaml
 
 from slipway.tasks.serving.openai_api.generation.inputs import chat_question, completion_questions
 from slipway.tasks.serving.openai_api.http.errors import ApiError
+from slipway.tasks.serving.openai_api.requests.anthropic import read_messages
 from slipway.tasks.serving.openai_api.requests.openai import read_chat, read_completion
+from slipway.tasks.serving.openai_api.requests.responses import read_response
 from tests.support.paths import REPOSITORY
 from tests.unit.openai_api.models import OURS, VLLM, VLLM_OUTPUTS, model_of
 
@@ -387,6 +389,45 @@ def test_a_call_with_arguments_beyond_json_s_bounds_is_refused_by_its_place(valu
     error = refused(chat, messages=[*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}])
 
     assert (error.status, error.param) == (400, "messages[2].tool_calls[0].function.arguments")
+
+
+def test_arguments_of_all_calls_are_counted_together_before_any_are_read():
+    beyond = {**CALL, "function": {"name": "f", "arguments": "[" * 50 + "]" * 50}}
+    full = {**CALL, "function": {"name": "f", "arguments": f"[{'[],' * 33_000}1]"}}
+    calls = {"role": "assistant", "content": None, "tool_calls": [beyond, *[full] * 4]}
+    error = refused(chat, messages=[*MESSAGES, calls])
+
+    assert (error.status, error.param, "100000 values" in str(error)) == (400, "messages", True)
+    assert chat(messages=[*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [full, CALL]}])
+
+
+@pytest.mark.parametrize(
+    ("read", "wrong"),
+    [
+        (read_chat, {"messages": [{}, {}]}),
+        (read_chat, {"messages": [{"role": "user", "content": [{}, {}]}]}),
+        (read_chat, {"messages": [{"role": "assistant", "tool_calls": [{}, {}]}]}),
+        (read_chat, {"messages": MESSAGES, "tools": [{}, {}]}),
+        (read_completion, {"prompt": [1, "a", "b"]}),
+        (read_completion, {"prompt": [[1, "a", "b"], [2, "c"]]}),
+        (read_messages, {"max_tokens": 1, "messages": [{}, {}]}),
+        (read_messages, {"max_tokens": 1, "messages": [{"role": "user", "content": [{}, {}]}]}),
+        (read_messages, {"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "system": [{}, {}]}),
+        (read_messages, {"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tools": [{}, {}]}),
+        (read_messages, {"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "stop_sequences": [1, 2]}),
+        (read_response, {"input": [{}, {}]}),
+        (read_response, {"input": [{"role": "user", "content": [{}, {}]}]}),
+        (read_response, {"input": [{"type": "reasoning", "summary": [{}, {}]}]}),
+        (read_response, {"input": [{"type": "reasoning", "content": [{}, {}]}]}),
+        (read_response, {"input": "x", "tools": [{}, {}]}),
+        (read_response, {"input": "x", "tools": [{"type": "namespace", "name": "n", "tools": [{}, {}]}]}),
+    ],
+)
+def test_a_list_is_left_at_its_first_wrong_item(read, wrong):
+    error = refused(lambda: read(json.dumps({"model": "demo", **wrong}).encode()))
+    items = {tuple(part for part in each["loc"] if isinstance(part, int)) for each in error.__cause__.errors()}
+
+    assert len(items) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -61,7 +61,7 @@ def read(text: str | bytes, bounds: Bounds) -> Any:
     if len(text) > bounds.chars:
         raise BoundsError(f"has {len(text)} characters; the limit is {bounds.chars}")
     written = _decoded(text) if isinstance(text, bytes) else text
-    if _has_more(written, bounds.values):
+    if has_more([written], bounds.values):
         raise BoundsError(f"has more than {bounds.values} values")
     try:
         value = json.loads(
@@ -108,9 +108,13 @@ def _decoded(text: bytes) -> str:
         raise NotJsonError(f"is not UTF-8 ({error.reason} at byte {error.start})") from error
 
 
-def _has_more(text: str, values: int) -> bool:
-    """Whether a JSON text has more values, names of members included: known long before it would be read."""
-    return _marks(text) >= values and _marks(WITHOUT_MARKS.sub("0", text)) >= values
+def has_more(texts: Sequence[str], values: int) -> bool:
+    """Whether JSON texts have more values together, names of members included: known long before they are read."""
+    most = values - len(texts)
+    if sum(map(_marks, texts)) <= most:
+        return False
+    counts = (_marks(WITHOUT_MARKS.sub("0", text)) for text in texts)
+    return any(count > most for count in itertools.accumulate(counts))
 
 
 def _marks(text: str) -> int:

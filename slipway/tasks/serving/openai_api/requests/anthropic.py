@@ -3,7 +3,6 @@
 Stateless, as that API is: a request brings its whole conversation. Fields: https://docs.anthropic.com/en/api/messages.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -75,7 +74,7 @@ class TextBlock(Block):
     text: str
 
 
-Text = Annotated[Annotated[str, Tag(TEXT)] | Annotated[list[TextBlock], Tag(LIST)], TextOrList]
+Text = Annotated[Annotated[str, Tag(TEXT)] | Annotated[list[TextBlock], Field(fail_fast=True), Tag(LIST)], TextOrList]
 
 
 class ThinkingBlock(Block):
@@ -96,7 +95,7 @@ class ToolUseBlock(Block):
 
     def call(self) -> dict[str, Any]:
         """The call as a chat has it."""
-        function = {"name": self.name, "arguments": json.dumps(self.input, ensure_ascii=False)}
+        function = {"name": self.name, "arguments": self.input}
         return {"id": self.id, "type": "function", "function": function}
 
 
@@ -140,7 +139,9 @@ class Turn(Strict):
     """A message of the conversation, which may become several of a chat."""
 
     role: Literal["user", "assistant", "system"]
-    content: Annotated[Annotated[str, Tag(TEXT)] | Annotated[list[AnyBlock], Tag(LIST)], TextOrList]
+    content: Annotated[
+        Annotated[str, Tag(TEXT)] | Annotated[list[AnyBlock], Field(fail_fast=True), Tag(LIST)], TextOrList
+    ]
 
     @model_validator(mode="after")
     def _has_the_blocks_of_its_role(self) -> "Turn":
@@ -247,10 +248,10 @@ class CountRequest(Strict):
     """POST /v1/messages/count_tokens: the part of a request that becomes the prompt."""
 
     model: str
-    messages: list[Turn] = Field(min_length=1, max_length=MAX_MESSAGES)
+    messages: Annotated[list[Turn], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)]
     system: Text | None = None
     output_config: OutputConfig | None = None
-    tools: Annotated[list[CustomTool], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[list[CustomTool], Field(fail_fast=True, max_length=MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
 
@@ -311,7 +312,7 @@ class MessagesRequest(CountRequest):
     """POST /v1/messages."""
 
     max_tokens: AnswerTokens
-    stop_sequences: list[str] | None = None
+    stop_sequences: Annotated[list[str], Field(fail_fast=True)] | None = None
     stream: bool = False
     temperature: float | None = None
     top_p: float | None = None

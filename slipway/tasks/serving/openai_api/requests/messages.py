@@ -4,13 +4,11 @@ Null stands for an absent member everywhere. A message may be an answer that a c
 are read too: those of OpenAI's API and what the client libraries add to them.
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -18,14 +16,16 @@ from pydantic import (
     Field,
     JsonValue,
     Tag,
+    field_validator,
     model_validator,
 )
 
-from slipway.tasks.contracts.wire.bounded_json import Bounds, NotJsonError, read
+from slipway.tasks.contracts.wire.bounded_json import Bounds, BoundsError, NotJsonError, check, has_more, read
+from slipway.tasks.serving.openai_api.http.errors import ApiError
 from slipway.tasks.serving.openai_api.requests.neutral import without_neutral, without_nulls
 
 ARGUMENTS = Bounds(chars=1 << 20, repeated_names=True)
-"""Of one call in a conversation."""
+"""Of one call in a conversation; all of them together have as many values at most."""
 
 
 TEXT, LIST = "<text>", "<list>"
@@ -109,7 +109,7 @@ class ContentPart(Strict):
 
 
 Part = Annotated[ContentPart, _without(CACHE_HINTS)]
-Content = Annotated[Annotated[str, Tag(TEXT)] | Annotated[list[Part], Tag(LIST)], TextOrList]
+Content = Annotated[Annotated[str, Tag(TEXT)] | Annotated[list[Part], Field(fail_fast=True), Tag(LIST)], TextOrList]
 
 
 FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
@@ -141,17 +141,6 @@ class Tool(Strict):
         return {"type": self.type, "function": self.function.model_dump(exclude_none=True, exclude={"strict"})}
 
 
-def _as_text(arguments: Any) -> Any:
-    """Arguments that a client keeps as an object, as JSON."""
-    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else arguments
-
-
-def _arguments(text: str) -> str:
-    """The text as it is, unless it is JSON beyond its bounds: a model may have written anything."""
-    read_arguments(text)
-    return text
-
-
 def read_arguments(text: str) -> Any:
     """The arguments of a call; the text itself where it is not JSON.
 
@@ -165,10 +154,28 @@ def read_arguments(text: str) -> Any:
 
 
 class CalledFunction(Strict):
-    """A function as a model called it; the arguments are JSON."""
+    """A function as a model called it; the arguments are JSON, or what a client or `with_arguments` read of it."""
 
     name: str = Field(min_length=1, max_length=128)
-    arguments: Annotated[str, BeforeValidator(_as_text), AfterValidator(_arguments)] = ""
+    arguments: Any = ""
+
+    @field_validator("arguments")
+    @classmethod
+    def _is_text_or_object(cls, value: Any) -> Any:
+        if not isinstance(value, str | dict):
+            raise ValueError("expected a text or an object")  # noqa: TRY004 - pydantic reads this class alone
+        return value
+
+    def read(self) -> None:
+        """Read the arguments.
+
+        Raises:
+            BoundsError: as `read_arguments`.
+        """
+        if isinstance(self.arguments, str):
+            self.arguments = read_arguments(self.arguments)
+        else:
+            check(self.arguments, ARGUMENTS)
 
 
 class ToolCall(Strict):
@@ -181,8 +188,8 @@ class ToolCall(Strict):
 
     def plain(self) -> dict[str, Any]:
         """The call as chat templates expect it: arguments are an object, where they are valid."""
-        arguments = read_arguments(self.function.arguments)
-        return {"id": self.id, "type": self.type, "function": {"name": self.function.name, "arguments": arguments}}
+        function = {"name": self.function.name, "arguments": self.function.arguments}
+        return {"id": self.id, "type": self.type, "function": function}
 
 
 class Message(Strict):
@@ -191,7 +198,7 @@ class Message(Strict):
     role: str = Field(min_length=1, max_length=64)
     content: Content | None = None
     name: str | None = None
-    tool_calls: list[Annotated[ToolCall, _without(OF_CLIENTS_IN_CALLS)]] | None = None
+    tool_calls: Annotated[list[Annotated[ToolCall, _without(OF_CLIENTS_IN_CALLS)]], Field(fail_fast=True)] | None = None
     tool_call_id: str | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
@@ -228,3 +235,29 @@ class Message(Strict):
         calls = {"tool_calls": [call.plain() for call in self.tool_calls]} if self.tool_calls else {}
         given = {key: value for key, value in rest.items() if value is not None}
         return {"role": self.role, "content": self.text, **given, **calls}
+
+
+def with_arguments(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages of a conversation, whose calls have their arguments read.
+
+    Raises:
+        ApiError: arguments are beyond their bounds; those of all calls are counted before any are read.
+    """
+    calls = {
+        f"messages[{number}].tool_calls[{index}].function.arguments": call.function
+        for number, message in enumerate(messages)
+        for index, call in enumerate(message.tool_calls or ())
+    }
+    texts = [function.arguments for function in calls.values() if isinstance(function.arguments, str)]
+    if has_more(texts, ARGUMENTS.values):
+        raise ApiError(
+            f"messages: the arguments of all calls together have more than {ARGUMENTS.values} values. Leave out "
+            "earlier calls.",
+            param="messages",
+        )
+    for place, function in calls.items():
+        try:
+            function.read()
+        except BoundsError as error:
+            raise ApiError(f"{place}: {error}.", param=place) from error
+    return messages

@@ -32,6 +32,7 @@ from slipway.tasks.serving.openai_api.requests.messages import (
     Strict,
     TextOrList,
     Tool,
+    with_arguments,
 )
 from slipway.tasks.serving.openai_api.requests.neutral import (
     CHAT,
@@ -65,7 +66,7 @@ FOUND_CHARS = 64
 """Of a value that an error repeats."""
 
 Stop = Annotated[Annotated[TextOfAnAnswer, Tag(TEXT)] | Annotated[StopWords, Tag(LIST)], TextOrList]
-TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(fail_fast=True, min_length=1)]
 """A prompt that the client has tokenized. The model knows its vocabulary."""
 IDS = "<tokens>"
 
@@ -83,7 +84,7 @@ OnePrompt = Annotated[
 Prompts = Annotated[
     Annotated[TextOfAnAnswer, Tag(TEXT)]
     | Annotated[TokenIds, Tag(IDS)]
-    | Annotated[list[OnePrompt], Field(min_length=1, max_length=MAX_CHOICES), Tag(LIST)],
+    | Annotated[list[OnePrompt], Field(fail_fast=True, min_length=1, max_length=MAX_CHOICES), Tag(LIST)],
     Discriminator(_prompt_kind),
 ]
 AnswerTokens = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -194,7 +195,7 @@ def _argument(value: Any) -> Any:
     return value
 
 
-Tools = Annotated[list[Tool], Field(max_length=MAX_TOOLS), AfterValidator(_unlike)]
+Tools = Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS), AfterValidator(_unlike)]
 TemplateArguments = Annotated[dict[str, Annotated[Any, AfterValidator(_argument)]], BeforeValidator(without_nulls)]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -207,7 +208,9 @@ class ChatRequest(_Request):
     route = CHAT
     prompt_parameter: ClassVar[str] = "messages"
 
-    messages: list[Message] = Field(min_length=1, max_length=MAX_MESSAGES)
+    messages: Annotated[
+        list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES), AfterValidator(with_arguments)
+    ]
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
     tools: Tools | None = None

@@ -71,7 +71,7 @@ class Part(Item):
     refusal: str = ""
 
 
-Text = Annotated[Annotated[str, Tag(TEXT)] | Annotated[list[Part], Tag(LIST)], TextOrList]
+Text = Annotated[Annotated[str, Tag(TEXT)] | Annotated[list[Part], Field(fail_fast=True), Tag(LIST)], TextOrList]
 
 
 class MessageItem(Item):
@@ -105,8 +105,8 @@ class ReasoningItem(Item):
 
     type: Literal["reasoning"]
     encrypted_content: str | None = None
-    summary: list[ReasoningPart] = Field(default_factory=list)
-    content: list[ReasoningPart] = Field(default_factory=list)
+    summary: Annotated[list[ReasoningPart], Field(fail_fast=True)] = Field(default_factory=list)
+    content: Annotated[list[ReasoningPart], Field(fail_fast=True)] = Field(default_factory=list)
 
     def add_to(self, messages: list[dict[str, Any]]) -> None:
         """Begin the assistant's next message."""
@@ -185,7 +185,7 @@ class NamespaceTool(Strict):
     type: Literal["namespace"]
     name: FunctionName
     description: str | None = None
-    tools: list[FunctionTool]
+    tools: Annotated[list[FunctionTool], Field(fail_fast=True)]
 
 
 def qualified(namespace: str | None, name: str) -> str:
@@ -211,7 +211,9 @@ def _without_hosted(tools: Any) -> Any:
 
 
 Tools = Annotated[
-    list[AnyTool], BeforeValidator(lambda value: _without_hosted(value) if isinstance(value, list) else value)
+    list[AnyTool],
+    Field(fail_fast=True),
+    BeforeValidator(lambda value: _without_hosted(value) if isinstance(value, list) else value),
 ]
 
 
@@ -241,7 +243,7 @@ class ResponseRequest(Strict):
     model: str
     input: Annotated[
         Annotated[str, Field(min_length=1), Tag(TEXT)]
-        | Annotated[list[AnyItem], Field(min_length=1, max_length=MAX_MESSAGES), Tag(LIST)],
+        | Annotated[list[AnyItem], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES), Tag(LIST)],
         TextOrList,
     ]
     instructions: str | None = None
