@@ -150,7 +150,11 @@ def test_every_secret_that_an_object_or_airflow_reads_is_made(calls):
     read = {("slipway-store", name) for name in re.findall(r"secret(?:Key)?Ref: {name: ([a-z0-9-]+)", text)}
     values = yaml.safe_load((KIND / "airflow.values.yaml").read_text())
     read |= {("airflow", each["secretName"]) for each in values["secret"]}
-    read |= {("airflow", volume["secret"]["secretName"]) for volume in values["volumes"] if "secret" in volume}
+    read |= {
+        ("airflow", volume["secret"]["secretName"])
+        for volume in values["apiServer"]["extraVolumes"]
+        if "secret" in volume
+    }
     read |= {("airflow", value) for name, value in values.items() if name.endswith("SecretName")}
     read |= {("airflow", values["data"]["metadataSecretName"])}
 
