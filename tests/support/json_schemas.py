@@ -92,6 +92,20 @@ TABLE = [
     {"allOf": [{"properties": {"id": SMALL}, "required": ["id"]}, {"oneOf": [CAT, DOG]}], "type": "object"},
     {"allOf": [{"anyOf": [CAT, {"type": "null"}]}, {"anyOf": [DOG, CAT, {"enum": [None, 1]}]}]},
     {"$ref": "#/$defs/N", "$defs": {"N": NODE}},
+    {"type": "object", "properties": {"a": SMALL, "b": SMALL}, "dependentRequired": {"a": ["b"]}},
+    {
+        "type": ["object", "null"],
+        "properties": {"a": SMALL, "b": SMALL, "c": SMALL},
+        "dependentRequired": {"a": ["b"], "b": ["c"]},
+    },
+    {
+        "type": "object",
+        "properties": {"kind": {"enum": ["x", "y"]}, "a": {"type": "integer"}},
+        "required": ["kind"],
+        "dependentSchemas": {"kind": {"properties": {"a": SMALL}}, "a": {"properties": {"kind": {"const": "x"}}}},
+    },
+    {"type": "array", "prefixItems": [SMALL], "unevaluatedItems": {"type": "null"}, "maxItems": 3},
+    {"type": "array", "prefixItems": [SMALL, {"type": "null"}], "unevaluatedItems": False},
 ]
 """`additionalItems` is of drafts before 2020-12, by which nothing here is judged."""
 

@@ -55,6 +55,13 @@ def grammar(schema, dialect=Dialect.RANGES):
         {"type": "object", "properties": {"child": {"$ref": "#"}}},
         {"oneOf": [CAT, {"$ref": "#/$defs/Dog"}], "$defs": {"Dog": DOG}, "discriminator": {"propertyName": "kind"}},
         {"properties": {"a": {"type": "null"}}},
+        {
+            "properties": {"a": NULL, "b": NULL},
+            "dependencies": {"a": ["b"], "b": {"$ref": "#/$defs/C"}},
+            "$defs": {"C": CAT},
+        },
+        {"type": "object", "properties": {"a": NULL}, "dependentRequired": {}},
+        {"type": "array", "items": [NULL], "unevaluatedItems": False},
     ],
 )
 @pytest.mark.parametrize("dialect", Dialect)
@@ -203,6 +210,10 @@ def test_bounds_of_many_digits_make_small_grammars(digits):
         ),
         ({"not": {"type": "null"}}, "not"),
         ({"if": {"type": "null"}, "then": False}, "if"),
+        ({"type": "array", "contains": {"type": "null"}}, "contains"),
+        ({"type": "array", "allOf": [{"prefixItems": [True]}], "unevaluatedItems": False}, "unevaluatedItems"),
+        ({"type": "object", "dependentRequired": ["a"]}, "dependentRequired"),
+        ({"type": "object", "dependentSchemas": {"a": 3}}, "'3'"),
         ({"type": "object", "patternProperties": {"a": True, "b": True}}, "patternProperties"),
         ({"enum": ["a"], "minLength": 2}, "no value"),
         ({"enum": [[1]], "minItems": 1}, "minItems"),

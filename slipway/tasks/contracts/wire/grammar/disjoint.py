@@ -95,6 +95,12 @@ def contradict(one: Words, other: Words, resolve: Resolve) -> bool:
     return any(any(map(is_never, pair)) or types_apart(*map(resolve, pair)) for pair in shared)
 
 
+def requires_never(parts: Sequence[Words]) -> bool:
+    """Whether one of the schemas of an object requires a property that another one forbids by its name."""
+    required = {name for words in parts for name in _required(words)}
+    return any(name in required and is_never(each) for words in parts for name, each in _properties(words).items())
+
+
 def telling_property(objects: Sequence[Words], resolve: Resolve) -> str | None:
     """The property whose listed values tell some objects apart, once it is required; None where there is none."""
     for name in _properties(objects[0]):

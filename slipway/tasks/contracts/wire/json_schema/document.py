@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote, urljoin
 
 from ..grammar import GrammarError
-from ..grammar.disjoint import contradict, is_never
+from ..grammar.disjoint import contradict, is_never, requires_never
 from ..grammar.merging import merged
 from .keywords import CHOICES, is_patterns, is_several, words_of
 from .limits import MAX_DEPTH, MAX_SCHEMAS, SchemaError
@@ -118,7 +118,9 @@ class Document:
             if is_never(each):
                 continue
             parts = [*others, *self._parts(self.resolved(each, place), place, depth)]
-            if not self._contradict(parts, place):
+            # an option of anyOf that no object obeys may be left out; of oneOf, it may still be what null obeys
+            is_empty = keyword == "anyOf" and requires_never(parts)
+            if not is_empty and not self._contradict(parts, place):
                 whole.append(self._merge(parts, place, depth))
         if not whole:
             raise SchemaError(f"{at[:128]}/{keyword} has no option that the keywords beside it allow.")
