@@ -27,11 +27,10 @@ def member(store: "ObjectStore", layout: "Layout", name: str) -> FleetMember:
     stored = store.read_with_etag(uri)
     channel = read_contract_json(Channel, stored[0], uri) if stored else Channel(name=name)
     live, newest = channel.live, next(iter(channel.history), None)
-    of_live = (event for event in channel.history if live and event.release_id == live.release_id)
-    shown = next((event for event in of_live if event.event == "promoted"), None) if live else newest
-    release = shown.release_id if shown else live.release_id if live else None
-    run = shown.run if shown else None
-    facts = {**_of_release(store, layout, name, release), **_of_load(store, layout, name, release, run)}
+    judged = [event for event in channel.history if live is None or event.release_id == live.release_id]
+    measured = next((event.run for event in judged if live is None or event.event == "promoted"), None)
+    release = live.release_id if live else newest.release_id if newest else None
+    facts = {**_of_release(store, layout, name, release), **_of_load(store, layout, name, release, measured)}
     return FleetMember(
         name=name,
         release=live.release_id if live else None,
