@@ -12,10 +12,10 @@ from slipway.tasks.adapters.store.moving import ONLY_SERVED, Move, Place
 from slipway.tasks.contracts.base import canonical_json
 from slipway.tasks.contracts.errors import ConflictError, DigestMismatchError, InputError, UnavailableError
 from slipway.tasks.contracts.stored.artifact import STAGES, Layout
-from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.contracts.stored.channel import HISTORY_LENGTH, Channel
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
-from tests.fakes.old_stores import OldStore
+from tests.fakes.old_stores import NOW, OldStore
 
 ELSEWHERE = Layout("s3://elsewhere/backup")
 
@@ -96,6 +96,61 @@ def test_a_channel_that_differs_is_replaced_only_when_asked(old, source, target)
     assert not target.store.exists(ELSEWHERE.release("demo", old.other.id))
     moved(source, target, replace=True)
     assert target.channel("demo")[0].live.release_id == old.other.id
+
+
+@pytest.mark.parametrize("change", ["promotion", "refusal"])
+def test_a_back_up_is_brought_up_to_date_and_not_taken_back(old, source, target, change):
+    moved(source, target)
+    before, etag = source.channel("demo")
+    if change == "promotion":
+        uri = old.layout.release("demo", old.other.id)
+        after = before.promoted(old.other.id, uri, at=NOW, run="run-9", keep=2)
+    else:
+        after = before.refused(old.other.id, at=NOW, run="run-9", reason="gate")
+    old.store.put_if(old.layout.channel("demo"), canonical_json(after.model_dump(mode="json")), etag=etag)
+
+    moved(source, target)
+
+    assert target.channel("demo")[0].history == after.history
+    old.store.put_bytes(old.layout.channel("demo"), canonical_json(before.model_dump(mode="json")))
+    with pytest.raises(ConflictError):
+        moved(source, target)
+
+
+def test_the_end_of_a_long_history_still_tells_an_earlier_channel():
+    def refused(channel, *runs):
+        for run in runs:
+            channel = channel.refused("demo-000000000001", at=NOW, run=f"run-{run}", reason="")
+        return channel
+
+    older = refused(Channel(name="demo"), *range(HISTORY_LENGTH))
+
+    assert older.precedes(refused(older, "new"))
+    assert not older.precedes(older)
+    assert not refused(older, "here").precedes(refused(older, "there"))
+    assert not refused(Channel(name="demo"), 7, 1).precedes(refused(Channel(name="demo"), 1, 2))
+
+
+def test_a_release_that_was_planned_again_is_renewed_and_an_older_one_only_with_replace(old, source, target):
+    """The id stays the same where only what does not make artifacts changed, such as replicas."""
+
+    def stored(place):
+        return place.release("demo", old.live.id)[0]
+
+    def planned(at):
+        again = old.live.model_copy(update={"created_at": at})
+        uri = old.layout.release("demo", old.live.id)
+        old.store.put_bytes(uri, canonical_json(again.model_dump(mode="json")))
+
+    moved(source, target)
+    planned(NOW)
+    moved(source, target)
+    assert stored(target) == stored(source)
+    planned(old.live.created_at)
+    moved(source, target)
+    assert stored(target).created_at == NOW
+    moved(source, target, replace=True)
+    assert stored(target) == stored(source)
 
 
 @pytest.mark.parametrize("damage", [b"x" * 73, b"cut"])

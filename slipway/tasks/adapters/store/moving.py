@@ -74,7 +74,7 @@ class Move:
 
         Raises:
             InputError: a model has no channel, or a release or artifact is missing or cannot be read.
-            ConflictError: the target has another channel of that name, and `replace` is not set.
+            ConflictError: the target's channel is not an earlier state of the source's, and `replace` is not set.
             DigestMismatchError: stored bytes differ from their manifest.
         """
         channels = {name: self._checked(name) for name in names}
@@ -97,7 +97,8 @@ class Move:
                 remedy="Name models that were released there.",
             )
         moved = self._moved(source_channel[0])
-        if target_channel is not None and target_channel[0] != moved and not self.replace:
+        is_older = target_channel is not None and (target_channel[0] == moved or target_channel[0].precedes(moved))
+        if target_channel is not None and not is_older and not self.replace:
             raise ConflictError(
                 f"{self.target.layout.channel(name)} exists and differs; nothing was copied",
                 found=f"{_live(target_channel[0])} is live there",
@@ -121,8 +122,7 @@ class Move:
         source, target = self.source, self.target
         uri, there = source.layout.release(name, entry.release_id), target.layout.release(name, entry.release_id)
         release, data = source.release(name, entry.release_id)
-        head = target.store.read_with_etag(there)
-        if head is None or not exists(head[0], there):
+        if self._is_outdated(there, release, data):
             Heads(target.store, self.clock).replace(there, data, patience_s=PATIENCE_S)
         datasets = release.plan.datasets
         for dataset in (datasets.calibration, datasets.quality, datasets.perplexity):
@@ -139,6 +139,15 @@ class Move:
                 self._object(item.uri, f"{to}{item.uri.removeprefix(folder)}")
         amounts = ", ".join(f"{count} artifacts {outcome}" for outcome, count in sorted(outcomes.items()))
         return f"release {entry.release_id}: {amounts}"
+
+    def _is_outdated(self, uri: str, release: Release, data: bytes) -> bool:
+        """Whether the document at the target is missing or planned earlier, or differs and is to be replaced."""
+        head = self.target.store.read_with_etag(uri)
+        if head is None or not exists(head[0], uri):
+            return True
+        if head[0] == data or self.replace:
+            return head[0] != data
+        return read_contract_json(Release, head[0], uri).created_at < release.created_at
 
     def _artifact(self, stage: Stage, key: str) -> str:
         """Copy an artifact unless the target has it; return what was done.

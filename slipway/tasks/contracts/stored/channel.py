@@ -49,6 +49,15 @@ class Channel(Contract):
             return "previous"
         return next((event.event for event in self.history if event.release_id == release_id), None)
 
+    def precedes(self, other: Self) -> bool:
+        """Whether `other` is a later state of this channel: its history is this one's, with newer events before it."""
+        if not self.history:
+            return bool(other.history)
+        newer = next((place for place, event in enumerate(other.history) if event == self.history[0]), 0)
+        common = other.history[newer:]
+        is_whole = len(common) == len(self.history) or len(other.history) == HISTORY_LENGTH  # which drops the oldest
+        return newer > 0 and is_whole and common == self.history[: len(common)]
+
     def promoted(self, release_id: str, release_uri: str, *, at: datetime, run: str, keep: int) -> Self:
         """The channel after `release_id` went live, with at most `keep` releases remembered, the live one included.
 
