@@ -8,9 +8,9 @@ from slipway.tasks.contracts.errors import ConflictError, InputError, Unavailabl
 from slipway.tasks.contracts.site.authentication import Authentication
 from slipway.tasks.contracts.stored.release import RevertRequest
 from slipway.tasks.serving.rendered.manifests import keys_secret
-from slipway.tasks.steps import revert, roll_out
-from tests.fakes.cluster import standing
-from tests.fakes.rollouts import channel, released, version
+from slipway.tasks.steps import revert, roll_back, roll_out
+from tests.fakes.cluster import in_memory, standing
+from tests.fakes.rollouts import channel, published, released, version
 
 ASKED = RevertRequest(name="demo", run="run-9", reason="it repeats itself")
 
@@ -90,6 +90,29 @@ def test_running_it_again_in_the_same_run_goes_back_no_further(workspace):
 
     assert channel(workspace).live.release_id == version(2).id
     assert [data["was"] for data in told] == [version(3).id, version(3).id]
+
+
+@pytest.mark.parametrize(
+    "serving",
+    [
+        {},
+        {"scaler": {"kind": "hpa"}},
+        {"routes": {"kind": "gateway", "gateway": {"name": "g", "namespace": "i"}, "host": "{name}.models.example"}},
+    ],
+)
+def test_a_live_release_that_cannot_be_read_stops_neither_the_way_back_nor_the_next_one(tmp_path, serving):
+    workspace = in_memory(tmp_path, serving=serving)
+    for number in (1, 2):
+        released(workspace, number)
+    workspace.store.put_bytes(workspace.layout.release("demo", version(2).id), b"{}")
+
+    published(workspace, version(3))
+    roll_out.run(version(3), workspace)
+    roll_back.run(version(3), workspace)
+    revert.run(ASKED, workspace)
+
+    assert standing(workspace.connection)["services"] == {"demo": version(1).id}
+    assert channel(workspace).live.release_id == version(1).id
 
 
 def test_another_run_goes_back_one_more(workspace):

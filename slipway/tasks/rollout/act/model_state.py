@@ -210,7 +210,11 @@ class ModelState:
     def _is_followed(self, live: str | None, channel: Channel, workloads: dict[str, manifests.Document]) -> bool:
         if not self.companions.places:
             return True
-        release = self.known(live, channel)
+        try:
+            release = self.known(live, channel)
+        except InputError as error:  # a way back, and to the next release, must stay possible
+            log.warning("scaler and routes of the live release are left as they are: %s", error)
+            return True
         # what another run left as live is unknown here, and about to be replaced
         scaled = not replicas.is_shrunk(workloads.get(live or ""))
         return (release is None and live is not None) or self.companions.are_in_place(release, scaled=scaled)
