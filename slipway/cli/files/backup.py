@@ -1,5 +1,6 @@
 """`slipway export` and `slipway import`: copy models between object stores, or to and from a folder."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from slipway.tasks.adapters.store.moving import Move, Place
 
 S3 = "s3://"
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="[NAME]...", help="Models; default: all.", show_default=False)
@@ -35,7 +37,7 @@ def export(
     Run it again to continue, or to bring a back-up up to date. Every file is verified against its digest.
     """
     settings = settings_of(context)
-    _run(_move(_here(settings), _place(settings, to), replace=replace, only_published=only_published), names)
+    _run(_move(_here(settings), place(settings, to), replace=replace, only_published=only_published), names)
 
 
 def import_(
@@ -50,7 +52,7 @@ def import_(
     Refuses to overwrite a channel that differs, before anything is copied.
     """
     settings = settings_of(context)
-    _run(_move(_place(settings, source), _here(settings), replace=replace, only_published=only_published), names)
+    _run(_move(place(settings, source), _here(settings), replace=replace, only_published=only_published), names)
 
 
 def _run(move: "Move", names: list[str] | None) -> None:
@@ -82,7 +84,12 @@ def _here(settings: "Settings") -> "Place":
     return Place(*settings.store())
 
 
-def _place(settings: "Settings", text: str) -> "Place":
+def place(settings: "Settings", text: str) -> "Place":
+    """The place that a person names.
+
+    Raises:
+        InputError: it is neither a folder nor in the same object store.
+    """
     from slipway.tasks.adapters.store.folder_store import FolderStore  # noqa: PLC0415
     from slipway.tasks.adapters.store.moving import Place  # noqa: PLC0415
     from slipway.tasks.adapters.store.s3 import S3ObjectStore  # noqa: PLC0415
@@ -91,9 +98,28 @@ def _place(settings: "Settings", text: str) -> "Place":
     from slipway.tasks.contracts.stored.artifact import Layout  # noqa: PLC0415
 
     if not text.startswith(S3):
-        store = FolderStore(Path(text))
+        store = FolderStore(_folder(text))
         return Place(store, Layout(store.root))
     bucket, _, prefix = text.removeprefix(S3).strip("/").partition("/")
     here = settings.site().object_store.model_dump()
     site = read_contract(ObjectStoreSite, {**here, "bucket": bucket, "prefix": prefix}, text)
     return Place(S3ObjectStore(site), Layout(site.root))
+
+
+def _folder(text: str) -> Path:
+    """The folder that a person names.
+
+    Raises:
+        InputError: it is an address that Slipway does not write to, or a home folder of nobody.
+    """
+    if SCHEME.match(text):
+        raise InputError(
+            f"{text} is not a place for a back-up",
+            found=text.partition(":")[0] + "://",
+            expected="a folder, or s3://BUCKET/PREFIX of the same store",
+            remedy="Name a folder by its path. To use another kind of store, export to a folder and copy that.",
+        )
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{text} is not a folder", found=error, remedy="Write the whole path.") from error
