@@ -179,7 +179,13 @@ def rollback(
         run = run_id or f"direct-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
         options = [f"--reason={why}", *([f"--to={to}"] if to else [])]
         arguments = ["revert", "--name", name, "--run", run, *options]
-        said = run_step(arguments, settings.known_site_file(), instead="Without --direct Airflow does it.")
+        console.print(f"run {run}", soft_wrap=True)  # before it starts: who interrupts it needs the name
+        try:
+            said = run_step(arguments, settings.known_site_file(), instead="Without --direct Airflow does it.")
+        except PipelineError as error:
+            again = f"Repeat the command with --run-id {run}: without it, it may go back one release more."
+            remedy = f"{error.remedy} {again}".lstrip()
+            raise type(error)(error.what, found=error.found, expected=error.expected, remedy=remedy) from error
         end(console, Outcome(DONE, said))
         return
     with settings.airflow(timeout) as airflow, one_model(airflow, name):

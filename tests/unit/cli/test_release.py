@@ -393,6 +393,21 @@ def test_a_direct_rollback_runs_the_step_here_and_asks_no_airflow(airflow, slipw
     assert words[7:] == ["--reason=-slow", "--to=demo-older", "--site", str(site)]
 
 
+def test_a_direct_rollback_that_ends_in_the_middle_says_how_to_go_on(slipway, monkeypatch, tmp_path):
+    site, python = tmp_path / "site.yaml", tmp_path / "python"
+    site.write_text(yaml.safe_dump(SITE))
+    python.write_text('#!/bin/sh\necho the cluster does not answer > "$SLIPWAY_TERMINATION_LOG"\nexit 75\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(step_process, "PYTHON", python)
+
+    code, printed = slipway("--site", str(site), "rollback", "demo", "--direct", "--reason=slow")
+
+    run = re.search(r"^run (direct-\S+)", printed, re.MULTILINE)[1]
+    assert code == 75
+    assert "the cluster does not answer" in printed
+    assert f"--run-id {run}" in " ".join(printed.split())
+
+
 def test_a_restore_deploys_what_the_channel_names(airflow, slipway):
     back = {"revert": result("revert", "demo-older is live, as its channel says: deployed demo-older")}
     airflow.dags["rollback__demo"] = Script([Frame("success", {"revert": "success"})], back)

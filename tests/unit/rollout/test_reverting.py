@@ -115,6 +115,26 @@ def test_a_live_release_that_cannot_be_read_stops_neither_the_way_back_nor_the_n
     assert channel(workspace).live.release_id == version(1).id
 
 
+def test_a_rollback_that_was_interrupted_after_the_swap_and_is_repeated_goes_back_no_further(
+    workspace, cluster, monkeypatch
+):
+    for number in (1, 2, 3):
+        released(workspace, number, rollout={"keep": 3})
+
+    def away(kind, name):
+        if kind != "Lease":
+            raise UnavailableError("the cluster does not answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(cluster, "delete", away)
+        with pytest.raises(UnavailableError):
+            revert.run(ASKED, workspace)
+    revert.run(ASKED, workspace)
+
+    assert channel(workspace).live.release_id == version(2).id
+    assert standing(cluster)["services"] == {"demo": version(2).id}
+
+
 def test_another_run_goes_back_one_more(workspace):
     for number in (1, 2, 3):
         released(workspace, number, rollout={"keep": 3})
