@@ -1,9 +1,11 @@
 """roll-back: remove a refused candidate, leave the live release as it is, and return the replicas that it gave up."""
 
+import logging
+
 from slipway.tasks.adapters.store.object_store import NotFoundError
 from slipway.tasks.adapters.store.release_documents import ReleaseDocuments
 from slipway.tasks.adapters.workspace import Outcome, Workspace
-from slipway.tasks.contracts.errors import ConflictError
+from slipway.tasks.contracts.errors import ConflictError, InputError
 from slipway.tasks.contracts.fit.step_kinds import CANDIDATE_STEPS, STEP_KINDS
 from slipway.tasks.contracts.measured.gate import Verdict
 from slipway.tasks.contracts.step_names import Step
@@ -12,6 +14,8 @@ from slipway.tasks.rollout.act.reconciler import RolloutReconciler
 from slipway.tasks.rollout.decide.blue_green import Goal, Observed
 
 REASON_CHARS = 500
+
+log = logging.getLogger(__name__)
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
@@ -68,5 +72,8 @@ def _result(step: Step, release: Release, documents: ReleaseDocuments) -> StepRe
     try:
         result = documents.result(release, step)
     except NotFoundError:
+        return None
+    except InputError as error:  # the reason is told less well, and the candidate goes all the same
+        log.warning("the result of %s is left out of the reason: %s", step, error)
         return None
     return result if result.run == release.plan.run else None

@@ -57,6 +57,17 @@ def test_a_run_that_nobody_refused_has_a_reason_as_well(workspace, verdict, reas
     assert roll_back.run(version(1), workspace).data["reason"] == reason
 
 
+def test_a_result_that_cannot_be_read_does_not_keep_a_refused_candidate(workspace, cluster):
+    roll_out.run(version(1), workspace)
+    workspace.store.put_bytes(workspace.layout.result("demo", version(1).id, "smoke-test"), b"{")
+    judged(workspace, version(1), "failed")
+
+    told = roll_back.run(version(1), workspace)
+
+    assert told.data["reason"] == "failed: 1 expectation"
+    assert standing(cluster) == {"deployments": [], "services": {}, "leases": []}
+
+
 def test_what_another_run_reported_of_the_release_is_no_reason(workspace):
     judged(workspace, version(1, run="run-of-last-week"), "failed")
     roll_out.run(version(1), workspace)
