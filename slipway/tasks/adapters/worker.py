@@ -38,6 +38,10 @@ class LimitError(WorkError):
     """The work went beyond its budget or ended its process; the message is the end of a sentence about the work."""
 
 
+class UnansweredError(LimitError):
+    """The process did not start, ended, or went beyond its time on the clock: on a quieter machine it may answer."""
+
+
 class BusyError(Exception):
     """Too much other work is going on; the message asks the client to send the request again."""
 
@@ -70,7 +74,8 @@ class Worker:
 
         Raises:
             WorkError: it raised something.
-            LimitError: it took too long, or ended its process.
+            LimitError: it took too much of a CPU.
+            UnansweredError: no answer came.
         """
         with self._lock:
             connection = self._connection or self._started()
@@ -81,7 +86,7 @@ class Worker:
                 return _answer(connection)
             except OSError as error:
                 self.close()
-                raise LimitError("ended the process that worked on it") from error
+                raise UnansweredError("ended the process that worked on it") from error
 
     def close(self) -> None:
         """End the child."""
@@ -105,11 +110,11 @@ class Worker:
         self._connection = Connection(ours.detach())
         try:
             if not self._connection.poll(START_S):
-                raise LimitError(f"took more than {START_S:g} s to start")
+                raise TimeoutError(f"it took more than {START_S:g} s")
             _answer(self._connection)
-        except (OSError, WorkError):
+        except (OSError, WorkError) as error:
             self.close()
-            raise
+            raise UnansweredError(f"could not start its process: {_text(error)}") from error
         return self._connection
 
     def _wait(self, connection: Connection, on_long: Callable[[], None]) -> None:
@@ -118,8 +123,8 @@ class Worker:
         try:
             while not connection.poll(LOOK_S):
                 used = self._cpu_s() - cpu_before
-                _check(used, self._budget.cpu_s, " of a CPU")
-                _check(time.monotonic() - began, self._budget.seconds)
+                _check(used, self._budget.cpu_s, " of a CPU", LimitError)
+                _check(time.monotonic() - began, self._budget.seconds, "", UnansweredError)
                 if used > LONG_CPU_S and not is_long:
                     is_long = True
                     on_long()
@@ -183,9 +188,9 @@ class Workers:
         until_answered.callback(self._long.release)
 
 
-def _check(used_s: float, limit_s: float, what: str = "") -> None:
+def _check(used_s: float, limit_s: float, what: str, error: type[LimitError]) -> None:
     if used_s > limit_s:
-        raise LimitError(f"took more than {limit_s:g} s{what}")
+        raise error(f"took more than {limit_s:g} s{what}")
 
 
 def _answer(connection: Connection) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from generation.requests.question import RefusedError
-from generation.workers.worker import Budget, LimitError, Worker, WorkError, serve
+from generation.workers.worker import Budget, BusyError, LimitError, UnansweredError, Worker, WorkError, serve
 
 KEPT = 1024
 """Verdicts that are remembered."""
@@ -42,6 +42,7 @@ class GrammarJudge:
 
         Raises:
             RefusedError: the engine cannot compile it, or it would take too long.
+            BusyError: that is not known, for no answer came. Nothing is remembered.
         """
         with self._lock:
             verdict = self._verdicts.get(grammar)
@@ -61,6 +62,8 @@ class GrammarJudge:
     def _verdict(self, grammar: str) -> str:
         try:
             cpu_s = float(self._worker.ask(grammar))
+        except UnansweredError as error:
+            raise BusyError(f"json_schema: the schema was not compiled: it {error}. Ask again.") from error
         except LimitError as error:
             return f"does not compile: it {error}"
         except WorkError as error:
