@@ -5,6 +5,23 @@ import sys
 
 import litellm
 
+SCHEMA = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"], "additionalProperties": False}
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}]
+
+
+def streamed(**asked):
+    return litellm.stream_chunk_builder(list(litellm.completion(**asked, stream=True)))
+
+
+def conversation(ask, **asked):
+    """A call that is forced, its result, and what the model says then; the answer is sent back as it came."""
+    turns = [{"role": "user", "content": "Hi"}]
+    called = ask(messages=turns, tools=TOOLS, tool_choice="required", **asked).choices[0].message
+    (call,) = called.tool_calls
+    turns += [called.model_dump(), {"role": "tool", "content": "2", "tool_call_id": call.id}]
+    second = ask(messages=turns, tools=TOOLS, **asked).choices[0].message
+    return {"call": json.loads(call.function.arguments), "second turn": second.content}
+
 
 def main(url, model, question):
     server = {"api_base": f"{url}/v1", "api_key": "none"}
@@ -17,9 +34,7 @@ def main(url, model, question):
         refused = ""
     except litellm.NotFoundError as error:
         refused = str(error)
-    again = litellm.completion(
-        **{**common, "messages": [*common["messages"], whole.choices[0].message.model_dump(), *common["messages"]]}
-    )
+    asked = {**server, "model": f"openai/{model}", "max_tokens": 150}
     try:
         litellm.completion(**{**common, "messages": [{"role": "user", "content": "word " * 5000}]})
         too_long = ""
@@ -35,7 +50,7 @@ def main(url, model, question):
         "streamed tokens": usages[-1]["completion_tokens"],
         "plain tokens": plain.usage.completion_tokens,
         "refused": refused,
-        "second turn": again.choices[0].message.content,
+        "conversations": [conversation(ask, **asked) for ask in (litellm.completion, streamed)],
         "too long": too_long,
     }
     print(json.dumps(result))

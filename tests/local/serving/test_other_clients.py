@@ -102,8 +102,16 @@ def test_litellm_has_answers_streams_and_errors(api, tmp_path):
     assert found["tokens"] == found["streamed tokens"] > 3
     assert 0 < found["plain tokens"] <= 16
     assert "there is demo" in found["refused"]
-    assert found["second turn"]
+    assert [each["call"] for each in found["conversations"]] == [{"a": 1}] * 2
+    assert all(each["second turn"] for each in found["conversations"])
     assert "tokens" in found["too long"]
+
+
+def test_agents_of_pydantic_ai_have_answers_and_typed_output_of_all_apis(api, tmp_path):
+    for name, found in ask("pydantic_ai", api, tmp_path).items():
+        assert found["texts"] == [ANSWER] * 2, name
+        assert found["second turn"], name
+        assert {*found["objects"]} <= {1, 2}, name
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")

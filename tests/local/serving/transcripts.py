@@ -33,8 +33,8 @@ what it says in a second turn has no meaning.
 WIDTH, LONGEST = 128, 48
 """Characters of a line, and of a text within a request."""
 GUIDELLM = "guidellm 0.8.1, its bodies"
-PYTHON = ("openai", "langchain", "instructor", "agents", "litellm", "anthropic")
-PACKAGES = {"langchain": "langchain-openai", "agents": "openai-agents"}
+PYTHON = ("openai", "langchain", "instructor", "agents", "litellm", "anthropic", "pydantic_ai")
+PACKAGES = {"langchain": "langchain-openai", "agents": "openai-agents", "pydantic_ai": "pydantic-ai-slim"}
 
 
 def main(url, model):

@@ -67,7 +67,7 @@ def refusal(message: str, *, prompt: str, length: str, longest: int | None) -> A
 def too_long(message: str, *, param: str, longest: int | None) -> ApiError:
     """The error for a request that is longer than the model takes.
 
-    It begins with OpenAI's words: LiteLLM knows it by them (1.106.2, exception_mapping_utils.py), others by the code.
+    It begins with OpenAI's words: LiteLLM knows it by them (1.110.2, exception_mapping_utils.py), others by the code.
     """
     words = "" if longest is None else f"This model's maximum context length is {longest} tokens: "
     return ApiError(f"{words}{message}", param=param, code=CONTEXT_LENGTH)
