@@ -3,34 +3,18 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
+from tests.airflows.environments import LINEAGE, PINNED
 from tests.fakes.releases import SPEC, release
-from tests.local.packaging.conftest import uv
 from tests.support.paths import REPOSITORY
 
 PROGRAM = Path(__file__).with_name("promoted_lineage.py")
-PINNED = next(
-    line.split()[0]
-    for line in (REPOSITORY / "requirements" / "airflow.in").read_text().splitlines()
-    if line.startswith("apache-airflow==")
-)
 
 
-@pytest.fixture
-def python(wheel, tmp_path):
-    path = tmp_path / "environment" / "bin" / "python"
-    uv("venv", "--quiet", "--python", sys.executable, tmp_path / "environment")
-    packages = (PINNED, f"{wheel}[airflow]", "apache-airflow-providers-openlineage>=2,<3")
-    uv("pip", "install", "--quiet", "--python", path, *packages)
-    return path
-
-
-def test_a_promotion_names_the_revision_as_input_and_the_release_as_output(python, tmp_path):
+def test_a_promotion_names_the_revision_as_input_and_the_release_as_output(airflow_of, tmp_path):
     specs, events, live = tmp_path / "specs", tmp_path / "events", release()
     specs.mkdir()
     (specs / "demo.yaml").write_text(yaml.safe_dump(SPEC))
@@ -43,6 +27,7 @@ def test_a_promotion_names_the_revision_as_input_and_the_release_as_output(pytho
     }
     uri = f"s3://slipway/releases/demo/{live.id}/release.json"
 
+    python = airflow_of(PINNED, *LINEAGE)
     subprocess.run(
         [python, "-P", PROGRAM, specs, uri], env=environment, input=live.plan.model_dump_json(), text=True, check=True
     )
