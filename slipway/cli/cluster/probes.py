@@ -55,7 +55,7 @@ def _airflow(settings: Settings) -> str:
             found=", ".join(ill),
             remedy="Read that service's log.",
         )
-    return f"{airflow.address}: {', '.join(health)} are healthy, {models} models"
+    return f"{airflow.address}: {', '.join(health)} are healthy, {models} model{'s' * (models != 1)}"
 
 
 def _store(settings: Settings) -> str:
