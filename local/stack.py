@@ -107,7 +107,7 @@ class Stack:
     def airflow(self) -> AirflowServices:
         """Airflow at its current ports."""
         ports = self.settings.ports["airflow"], self.settings.ports["execution_api"]
-        return AirflowServices(self.folder / "airflow", ENVIRONMENTS, REPOSITORY, ports, self._airflow_environment())
+        return AirflowServices(self.folder / "airflow", ENVIRONMENTS, REPOSITORY, ports, self.airflow_environment())
 
     def up(self, say: Say = print, *, airflow: bool = True) -> None:
         """Start or restart every service that is down or has other settings, and wait until all of them answer.
@@ -205,7 +205,8 @@ class Stack:
             environment |= {"SLIPWAY_AIRFLOW_USER": user, "SLIPWAY_AIRFLOW_PASSWORD": password}
         return environment | self.settings.credentials
 
-    def _airflow_environment(self) -> dict[str, str]:
+    def airflow_environment(self) -> dict[str, str]:
+        """The environment variables that an Airflow needs for this stack, besides its own."""
         connection = {
             "conn_type": "aws",
             "login": self.settings.credentials["AWS_ACCESS_KEY_ID"],

@@ -1,4 +1,4 @@
-"""Environments that a person would make: an Airflow with the wheel's extra."""
+"""Environments that a person would make: an Airflow with the wheel's extra, and the services that are told of releases."""
 
 import functools
 import sys
@@ -15,7 +15,9 @@ PINNED = next(
     if line.startswith("apache-airflow==")
 )
 OLDER = ("3.2.2", "3.1.8")
+NOTIFIERS = ("apache-airflow-providers-smtp>=3,<4", "apache-airflow-providers-http>=6,<7", "mlflow-skinny>=3,<4")
 LINEAGE = ("apache-airflow-providers-openlineage>=2,<3",)
+SERVICES = ("mlflow>=3,<4", "aiosmtpd>=1.4,<2")
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +34,12 @@ def airflow_of(wheel, tmp_path_factory):
 def with_extra(version, wheel, *more):
     """What pip is told to install."""
     return f"apache-airflow=={version}", f"{wheel}[airflow]", *more
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory):
+    """The interpreter of an environment with MLflow's server and an SMTP server, neither of them ours."""
+    return environment(tmp_path_factory.mktemp("services"), SERVICES)
 
 
 def environment(folder, requirements) -> Path:

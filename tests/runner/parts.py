@@ -101,7 +101,7 @@ PARTS = (
 )
 BY_NAME = (
     Part("vllm", 1200, besides=("vllm", *STACK), memory_mb=9000),
-    Part("airflows", 180),
+    Part("airflows", 900, 0.9, besides=("local", "triton", "front"), memory_mb=4500),
 )
 """Parts that belong to no tier: they install 3.4 GB, or what the package index has today."""
 TIERS = ("unit", "contracts", "dags", "cluster", "local")

@@ -12,16 +12,12 @@ import yaml
 
 from local.stack import Stack
 from slipway.airflow.runs import run_identity
-from slipway.tasks.contracts.spec.gate import PER_LEVEL_METRICS
 from tests.local.chain import gated_model
 from tests.local.chain.gated_model import FirstRelease, Watcher
 from tests.local.chain.own_stack import FOLDER, SPECS, named_chain, own_chain, remove_stacks_of_ended_sessions
-from tests.local.chain.whole_chain import MODEL, SPEC_FILE
+from tests.local.chain.whole_chain import MODEL, SPEC_FILE, made_light
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
-
-BENCHMARK = {"concurrency": [1, 4], "requests": 32, "warmup": 2}
-CONNECTION_AGE_S = 10
 
 
 @pytest.fixture(scope="package")
@@ -31,18 +27,6 @@ def taken_port():
     port = Stack(FOLDER).settings.ports["hub"]
     with socket.create_server(("127.0.0.1", port)):
         yield port
-
-
-def _made_light(spec):
-    """The demo's spec with less load, and clients that soon leave a release; other tests take the machine's CPUs by fits
-    and starts, so the limits on times are wide."""
-    spec["gate"]["benchmark"] |= BENCHMARK
-    spec["serving"] = {"connection_age_s": CONNECTION_AGE_S}
-    for line in spec["gate"]["expect"]:
-        if line["metric"] in PER_LEVEL_METRICS - {"error_rate"}:
-            limit = next(name for name in line if name.startswith("at_"))
-            line[limit] *= 0.01 if limit.startswith("at_least") else 100
-    return spec
 
 
 @pytest.fixture(scope="package")
@@ -56,7 +40,7 @@ def chain(request, tmp_path_factory):
     shutil.copytree(REPOSITORY / "specs", SPECS)
     demo = SPECS / SPEC_FILE.name
     for file, spec in {
-        demo: _made_light(yaml.safe_load(demo.read_text())),
+        demo: made_light(yaml.safe_load(demo.read_text())),
         SPECS / "gated.yaml": gated_model.document(),
     }.items():
         file.write_text(yaml.safe_dump(spec, sort_keys=False))
