@@ -12,7 +12,7 @@ import yaml
 
 from local.stack import Stack
 from slipway.airflow.runs import run_identity
-from tests.local.chain import gated_model
+from tests.local.chain import fleet, gated_model
 from tests.local.chain.gated_model import FirstRelease, Watcher
 from tests.local.chain.own_stack import FOLDER, SPECS, named_chain, own_chain, remove_stacks_of_ended_sessions
 from tests.local.chain.whole_chain import MODEL, SPEC_FILE, made_light
@@ -42,6 +42,7 @@ def chain(request, tmp_path_factory):
     for file, spec in {
         demo: made_light(yaml.safe_load(demo.read_text())),
         SPECS / "gated.yaml": gated_model.document(),
+        SPECS / "fleet.yaml": fleet.document(),
     }.items():
         file.write_text(yaml.safe_dump(spec, sort_keys=False))
     with own_chain(scratch, "--specs", SPECS) as made:
