@@ -4,7 +4,8 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from slipway.tasks.adapters.store.s3 import LARGEST_WHOLE_BYTES, S3ObjectStore
+from slipway.tasks.adapters.store.object_store import LARGEST_WHOLE_BYTES
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import ObjectStoreSite
 from tests.fakes.loopback_server import LoopbackServer

@@ -9,6 +9,7 @@ import pytest
 from slipway.tasks.adapters.store.artifacts import ArtifactStore
 from slipway.tasks.adapters.store.folder_store import FolderStore
 from slipway.tasks.adapters.store.moving import ONLY_SERVED, Move, Place
+from slipway.tasks.adapters.store.object_store import LARGEST_WHOLE_BYTES
 from slipway.tasks.contracts.base import canonical_json
 from slipway.tasks.contracts.errors import ConflictError, DigestMismatchError, InputError, UnavailableError
 from slipway.tasks.contracts.stored.artifact import STAGES, Layout
@@ -193,6 +194,18 @@ def test_a_folder_does_not_take_addresses_outside_of_it(tmp_path):
 
     with pytest.raises(InputError):
         store.put_bytes(f"{store.root}/../elsewhere", b"")
+
+
+def test_a_document_of_a_folder_that_is_too_large_is_refused_before_it_is_read(tmp_path):
+    folder = FolderStore(tmp_path)
+    (tmp_path / "channels").mkdir()
+    with (tmp_path / "channels" / "demo.json").open("wb") as file:
+        file.truncate(LARGEST_WHOLE_BYTES + 1)
+
+    with pytest.raises(InputError) as caught:
+        Place(folder, Layout(folder.root)).channel("demo")
+
+    assert caught.value.expected == f"at most {LARGEST_WHOLE_BYTES}"
 
 
 def test_an_empty_channel_moves_too(source, target):

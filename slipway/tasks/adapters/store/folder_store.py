@@ -17,6 +17,7 @@ from slipway.tasks.adapters.store.object_store import (
     Progress,
     StoredObject,
     Upload,
+    check_whole,
 )
 from slipway.tasks.adapters.store.parts import PART_BYTES
 from slipway.tasks.contracts.errors import InputError
@@ -61,6 +62,7 @@ class FolderStore(ObjectStore):
         path = self._path(uri)
         if not path.is_file():
             return None
+        check_whole(uri, path.stat().st_size)
         data = path.read_bytes()
         return data, hashlib.sha256(data).hexdigest()
 
@@ -164,7 +166,10 @@ class FolderStore(ObjectStore):
 
     @override
     def copy(self, source_uri: str, target_uri: str) -> None:
-        self.put_bytes(target_uri, self.read_bytes(source_uri))
+        source = self._path(source_uri)
+        if not source.is_file():
+            raise NotFoundError(f"{source_uri} does not exist", remedy="Check the folder, or export again.")
+        self.put_file(source, target_uri)
 
     @override
     def delete(self, uris: Sequence[str]) -> Mapping[str, str]:

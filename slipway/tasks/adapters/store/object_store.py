@@ -9,6 +9,8 @@ from typing import Protocol
 from slipway.tasks.contracts.errors import ConflictError, InputError
 from slipway.tasks.contracts.stored.artifact import Algorithm
 
+LARGEST_WHOLE_BYTES = 128 << 20
+"""Bytes of what is read whole: documents, and files such as tokenizer.json. Artifacts are read in parts."""
 Progress = Callable[[int], None]
 """Called with the bytes transferred since the last call, from several threads."""
 
@@ -27,6 +29,21 @@ class UnsupportedError(InputError):
 
 class LostRaceError(ConflictError):
     """Another writer changed the object after it was read."""
+
+
+def check_whole(uri: str, size_bytes: int) -> None:
+    """Check that an object may be read whole.
+
+    Raises:
+        InputError: it is too large.
+    """
+    if size_bytes > LARGEST_WHOLE_BYTES:
+        raise InputError(
+            f"{uri} is too large for what Slipway keeps there",
+            found=f"{size_bytes} bytes",
+            expected=f"at most {LARGEST_WHOLE_BYTES}",
+            remedy="Find out what wrote it, and put back what was there.",
+        )
 
 
 @dataclass(frozen=True)

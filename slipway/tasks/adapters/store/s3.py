@@ -6,6 +6,7 @@ not at all, and that the server decides If-Match and If-None-Match of PutObject
 """
 
 import base64
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -28,6 +29,7 @@ from slipway.tasks.adapters.store.object_store import (
     Progress,
     StoredObject,
     Upload,
+    check_whole,
 )
 from slipway.tasks.adapters.store.parts import Lanes
 from slipway.tasks.adapters.store.s3_errors import NO_UPLOAD, OTHER_ETAG, S3_ATTEMPTS, S3Errors, address_of, code_of
@@ -42,7 +44,6 @@ R = TypeVar("R")
 READ_TIMEOUT_S = 30
 SPARE_CONNECTIONS = 32  # beside those of parts: small files, copies and documents
 FIRST_REGION = "us-east-1"
-LARGEST_WHOLE_BYTES = 128 << 20  # documents, and files such as tokenizer.json; artifacts are read in parts
 LARGEST_DELETE = 1000  # DeleteObjects takes no more keys
 SUPPORTED: Literal["when_supported"] = "when_supported"
 REQUIRED: Literal["when_required"] = "when_required"
@@ -101,17 +102,11 @@ class S3ObjectStore(ObjectStore):
         try:
             with self._errors.translated(uri):
                 answer = self._client.get_object(**address_of(uri))
-                if (size := answer["ContentLength"]) <= LARGEST_WHOLE_BYTES:
-                    return answer["Body"].read(), answer["ETag"]
+                with contextlib.closing(answer["Body"]) as body:
+                    check_whole(uri, answer["ContentLength"])
+                    return body.read(), answer["ETag"]
         except NotFoundError:
             return None
-        answer["Body"].close()
-        raise InputError(
-            f"{uri} is too large for what Slipway keeps there",
-            found=f"{size} bytes",
-            expected=f"at most {LARGEST_WHOLE_BYTES}",
-            remedy="Find out what wrote it, and put back what was there.",
-        )
 
     @override
     def put_bytes(self, uri: str, data: bytes, *, content_type: str = "application/json") -> None:
