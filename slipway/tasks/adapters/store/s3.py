@@ -64,11 +64,14 @@ class S3ObjectStore(ObjectStore):
             site: which store, and which bucket.
             credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. When absent, boto3 looks for them in the
                 environment, the web identity and the instance metadata.
+
+        Raises:
+            InputError: AWS_PROFILE names a profile that is not there, or AWS's files cannot be read.
         """
         self._site, self._is_amazon = site, _is_amazon(site.endpoint)
         addressing = {"addressing_style": "path"} if site.endpoint else {}
         keys = credentials or {}
-        self._client = boto3.session.Session(keys.get("AWS_ACCESS_KEY_ID"), keys.get("AWS_SECRET_ACCESS_KEY")).client(
+        self._client = _session(keys.get("AWS_ACCESS_KEY_ID"), keys.get("AWS_SECRET_ACCESS_KEY")).client(
             "s3",
             endpoint_url=site.endpoint,
             region_name=site.region,
@@ -315,3 +318,15 @@ def _add_content_md5(request: AWSRequest, **_: object) -> None:
     """Add the header that DeleteObjects needed until Amazon S3 took CRC32 too; other stores still refuse without it."""
     digest = hashlib.md5(request.body, usedforsecurity=False).digest()
     request.headers["Content-MD5"] = base64.b64encode(digest).decode()
+
+
+def _session(key_id: str | None, secret: str | None) -> boto3.session.Session:
+    try:
+        return boto3.session.Session(key_id, secret)
+    except (aws.ProfileNotFound, aws.ConfigParseError) as error:
+        raise InputError(
+            "the AWS settings of this machine cannot be used",
+            found=error,
+            expected="a profile that ~/.aws/config or ~/.aws/credentials has, or no AWS_PROFILE",
+            remedy="Correct AWS_PROFILE and these files.",
+        ) from error

@@ -11,6 +11,7 @@ from typing import Any
 from boto3.exceptions import RetriesExceededError, S3UploadFailedError
 from botocore import exceptions as aws
 from s3transfer.exceptions import S3CopyFailedError
+from urllib3.exceptions import HTTPError
 
 from slipway.tasks.adapters.store.object_store import DeniedError, LostRaceError, NotFoundError, UnsupportedError
 from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
@@ -50,6 +51,12 @@ class S3Errors:
     @contextmanager
     def translated(self, uri: str) -> Iterator[None]:
         """Raise Slipway's error for each error of the client; the object at `uri` is named in it."""
+        with self._reached(uri), self._accepted(uri):
+            yield
+
+    @contextmanager
+    def _accepted(self, uri: str) -> Iterator[None]:
+        """Translate what the store answered. To ask it for more may fail as any request does."""
         try:
             yield
         except S3UploadFailedError as error:
@@ -63,6 +70,12 @@ class S3Errors:
             if code_of(error) in ABSENT_WITHOUT_BODY and not self.has_bucket(uri):
                 raise self._no_bucket(uri) from error
             raise self._refusal(error, uri) from error
+
+    @contextmanager
+    def _reached(self, uri: str) -> Iterator[None]:
+        """Translate why the store gave no answer, or only a part of one."""
+        try:
+            yield
         except aws.PartialCredentialsError as error:
             raise InputError(
                 f"the credentials for {self._endpoint} are incomplete: {error}", remedy="Set both parts."
@@ -75,7 +88,7 @@ class S3Errors:
                 remedy="On your own machine, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE. In a "
                 "cluster, if this lasts, set object_store.credentials_secret in the site file.",
             ) from error
-        except (aws.BotoCoreError, RetriesExceededError) as error:
+        except (aws.BotoCoreError, RetriesExceededError, HTTPError) as error:
             raise UnavailableError(
                 f"{self._endpoint} does not answer for {uri}",
                 found=f"{type(error).__name__}: {str(error)[:QUOTED_CHARS]}",
