@@ -14,6 +14,7 @@ from slipway.tasks.contracts.base import canonical_json
 from slipway.tasks.contracts.errors import ConflictError, DigestMismatchError, InputError, UnavailableError
 from slipway.tasks.contracts.stored.artifact import STAGES, Layout
 from slipway.tasks.contracts.stored.channel import HISTORY_LENGTH, Channel
+from slipway.tasks.contracts.stored.plan import DatasetFile, HubFile
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.old_stores import NOW, OldStore
@@ -152,6 +153,38 @@ def test_a_release_that_was_planned_again_is_renewed_and_an_older_one_only_with_
     assert stored(target).created_at == NOW
     moved(source, target, replace=True)
     assert stored(target) == stored(source)
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_what_is_damaged_at_the_target_is_copied_again(old, source, target, tmp_path, damage):
+    moved(source, target)
+    weights = f"{ELSEWHERE.artifact('publish', old.live.plan.stages['publish'].key)}/weights"
+    if damage == "cut":
+        target.store.put_bytes(weights, b"")
+    else:
+        target.store.delete([weights])
+
+    assert "1 artifacts copied, 4 artifacts were there" in moved(source, target)[0]
+    check_whole(target, old.live, tmp_path)
+
+
+def test_every_dataset_that_a_plan_stored_moves(old, source, target):
+    pinned = old.live.plan.datasets
+    files = {
+        name: DatasetFile(repo="r", commit="c", file=HubFile(path=name, size_bytes=2, digest=f"etag:{name}"))
+        for name in ("calibration", "quality", "perplexity", "load_prompts", "task")
+    }
+    task = {"task": files.pop("task")}
+    pinned = pinned.model_copy(update={**files, "harness_questions": task})
+    live = old.live.model_copy(update={"plan": old.live.plan.model_copy(update={"datasets": pinned})})
+    old.store.put_bytes(old.layout.release("demo", live.id), canonical_json(live.model_dump(mode="json")))
+    for each in pinned.files:
+        old.store.put_bytes(old.layout.dataset(each.file.digest), b"[]")
+
+    moved(source, target)
+
+    assert len(pinned.files) == 5
+    assert all(target.store.exists(ELSEWHERE.dataset(each.file.digest)) for each in pinned.files)
 
 
 @pytest.mark.parametrize("damage", [b"x" * 73, b"cut"])

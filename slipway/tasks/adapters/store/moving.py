@@ -16,7 +16,7 @@ from slipway.tasks.adapters.store.heads import Heads, exists
 from slipway.tasks.adapters.store.object_store import ObjectStore
 from slipway.tasks.contracts.base import canonical_json, check_address, read_contract_json
 from slipway.tasks.contracts.errors import ConflictError, InputError
-from slipway.tasks.contracts.stored.artifact import STAGES, Layout, Stage
+from slipway.tasks.contracts.stored.artifact import STAGES, Layout, Manifest, Stage
 from slipway.tasks.contracts.stored.attestation import ATTESTATIONS
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEntry
 from slipway.tasks.contracts.stored.release import Release
@@ -124,10 +124,8 @@ class Move:
         release, data = source.release(name, entry.release_id)
         if self._is_outdated(there, release, data):
             Heads(target.store, self.clock).replace(there, data, patience_s=PATIENCE_S)
-        datasets = release.plan.datasets
-        for dataset in (datasets.calibration, datasets.quality, datasets.perplexity):
-            if dataset is not None:
-                self._object(source.layout.dataset(dataset.file.digest), target.layout.dataset(dataset.file.digest))
+        for dataset in release.plan.datasets.files:
+            self._object(source.layout.dataset(dataset.file.digest), target.layout.dataset(dataset.file.digest))
         outcomes = Counter(self._artifact(stage, release.plan.stages[stage].key) for stage in self.stages)
         published = release.plan.stages["publish"].key
         for attestation in ATTESTATIONS:
@@ -156,7 +154,7 @@ class Move:
         """
         source = ArtifactStore(self.source.store, self.source.layout, self.clock)
         target = ArtifactStore(self.target.store, self.target.layout, self.clock)
-        if target.use(stage, key):
+        if self._is_whole(target.find(stage, key)) and target.use(stage, key):
             return "were there"
         if stage not in ONLY_SERVED and source.find(stage, key) is None:
             return "missing at the source"
@@ -172,6 +170,14 @@ class Move:
                 seconds=manifest.seconds,
             )
         return "copied"
+
+    def _is_whole(self, manifest: Manifest | None) -> bool:
+        """Whether the target has every file of the manifest with its size. Digests are verified when it is fetched."""
+        if manifest is None:
+            return False
+        folder = f"{self.target.layout.artifact(manifest.stage, manifest.key)}/"
+        sizes = {item.uri.removeprefix(folder): item.size_bytes for item in self.target.store.list(folder)}
+        return all(sizes.get(file.path) == file.size_bytes for file in manifest.files)
 
     def _object(self, source_uri: str, target_uri: str) -> None:
         data = self.source.store.read_with_etag(source_uri)
