@@ -56,6 +56,13 @@ def test_all_keys_of_a_name_are_revoked_and_no_others(stored):
     assert stored.keys() == [other]
 
 
+def test_a_revocation_that_finds_nothing_makes_no_secret(cluster, stored):
+    with refused(what="there is no key alice"):
+        revoke(stored, "alice", None)
+
+    assert cluster.get("Secret", "slipway-api-keys") is None
+
+
 @pytest.mark.parametrize(("name", "key_id"), [("carol", None), ("alice", "00000000")])
 def test_a_key_that_does_not_exist_is_not_revoked(stored, name, key_id):
     made, _ = create(stored, "alice", None, NOW)

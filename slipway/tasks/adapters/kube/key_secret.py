@@ -56,8 +56,10 @@ class KeySecret:
     def _change(self, change: Callable[[str], str]) -> None:
         for _ in range(ATTEMPTS):
             text, version = self._read()
+            if (changed := change(text)) == text:
+                return
             try:
-                self._write(change(text), version)
+                self._write(changed, version)
             except StaleError:
                 continue
             return
