@@ -4,17 +4,24 @@ import hashlib
 import math
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler
+from types import SimpleNamespace
 
 import pytest
 from botocore import exceptions as aws
+from botocore.hooks import HierarchicalEmitter
 from urllib3.exceptions import SSLError
 
 from slipway.tasks.adapters.store import s3_files
 from slipway.tasks.adapters.store.digests import new
 from slipway.tasks.adapters.store.parts import PART_BYTES, Lanes, RateLimit
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from slipway.tasks.adapters.store.s3_files import ATTEMPTS, ONE_CONNECTION_BYTES_PER_S, READ_BYTES, S3Files
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.site import ObjectStoreSite
 from tests.fakes.clock import ManualClock
+from tests.fakes.loopback_server import LoopbackServer
 
 ADDRESS = {"Bucket": "b", "Key": "k"}
 LONGEST_S = 60.0
@@ -48,6 +55,7 @@ class Client:
     def __init__(self, data, meet=lambda start: None, broken=(), breaks_at=0.5):
         self.data, self.meet, self.broken, self.breaks_at = data, meet, list(broken), breaks_at
         self.ranges, self.open, self.most_open, self.lock = [], 0, 0, threading.Lock()
+        self.meta = SimpleNamespace(events=HierarchicalEmitter())
 
     def get_object(self, *, Bucket, Key, Range=None):  # noqa: N803 - boto3's names
         assert {"Bucket": Bucket, "Key": Key} == ADDRESS
@@ -189,3 +197,32 @@ def test_a_full_disk_is_told_whatever_the_size_of_the_file(tmp_path, size_bytes)
         get(Client(data_of(size_bytes)), tmp_path / "f")
 
     assert "the disk is full" in caught.value.what
+
+
+def test_files_that_are_uploaded_at_a_time_share_the_connections(tmp_path):
+    at_once, most, lock = [], [], threading.Lock()
+
+    class Uploads(BaseHTTPRequestHandler):
+        def do_PUT(self):
+            with lock:
+                at_once.append(self.path)
+                most.append(len(at_once))
+            self.rfile.read(int(self.headers["Content-Length"]))
+            time.sleep(0.1)  # the others would come meanwhile
+            with lock:
+                at_once.remove(self.path)
+            self.send_response(200)
+            self.send_header("ETag", '"one"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    (tmp_path / "file").write_bytes(b"weights")
+    with LoopbackServer(Uploads) as server, ThreadPoolExecutor(4) as pool:
+        site = ObjectStoreSite(bucket="models", endpoint=server.endpoint, transfer={"connections": 2})
+        store = S3ObjectStore(site, {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"})
+        list(pool.map(lambda number: store.put_file(tmp_path / "file", f"s3://models/{number}"), range(4)))
+
+    assert (len(most), max(most)) == (4, 1)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from boto3.s3.transfer import TransferConfig
+from boto3.s3.transfer import S3Transfer, TransferConfig
 from botocore import exceptions as aws
 from urllib3.exceptions import SSLError
 
@@ -54,11 +54,15 @@ class S3Files:
         """`checksum`: what the store compares an upload's parts with; None where each request's signature does that."""
         self._client, self._lanes = client, lanes
         self._checksum = {"ChecksumAlgorithm": checksum} if checksum else {}
-        self._transfer = TransferConfig(
-            multipart_threshold=2 * PART_BYTES,
-            multipart_chunksize=2 * PART_BYTES,
-            max_concurrency=max(1, lanes.connections // 2),
-            max_bandwidth=lanes.limit.bytes_per_s,
+        # one for all uploads: each has its own connections and its own limit
+        self._uploads = S3Transfer(
+            client,
+            TransferConfig(
+                multipart_threshold=2 * PART_BYTES,
+                multipart_chunksize=2 * PART_BYTES,
+                max_concurrency=max(1, lanes.connections // 2),
+                max_bandwidth=lanes.limit.bytes_per_s,
+            ),
         )
         self._copying = TransferConfig(
             multipart_threshold=2 * COPY_PART_BYTES, multipart_chunksize=COPY_PART_BYTES, max_concurrency=COPIES_AT_ONCE
@@ -106,9 +110,7 @@ class S3Files:
     def put(self, path: Path, address: Address, progress: Progress | None, metadata: Mapping[str, str]) -> None:
         """See ObjectStore.put_file."""
         extra = {"Metadata": dict(metadata), **self._checksum}
-        self._client.upload_file(
-            str(path), address["Bucket"], address["Key"], ExtraArgs=extra, Callback=progress, Config=self._transfer
-        )
+        self._uploads.upload_file(str(path), address["Bucket"], address["Key"], progress, extra)
 
     def put_stream(self, source: ByteSource, address: Address) -> str:
         """See ObjectStore.put_stream."""
