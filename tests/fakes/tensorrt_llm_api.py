@@ -97,7 +97,7 @@ class RequestOutput:
             self._report([token])
             self.finished = position == len(tokens) - 1
             if self.finished:
-                output.finish_reason = "length" if len(answer) > room else "stop"
+                output.finish_reason = fake.ends or ("length" if len(answer) > room else "stop")
             yield self
 
 
@@ -118,6 +118,7 @@ class LLM:
         assert skip_tokenizer_init == ("guided_decoding_backend" not in arguments), (
             "guided decoding needs the tokenizer"
         )
+        self.ends = arguments.pop("ends", None)
         self.model, self.arguments = model, arguments
         self.answers, self.reports, self.with_end = dict(answers), reports, with_end
         self.refuses, self.breaks, self.endless = refuses, breaks, endless

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from generation.answers.logprobs import token_logprobs
 from generation.requests.question import Question, RefusedError, check
-from generation.running.async_runtime import AsyncRuntime
+from generation.running.async_runtime import AsyncRuntime, end_of
 from generation.runtime import Progress, Sampling
 from generation.settings import Limits
 
@@ -71,6 +71,22 @@ def test_a_failure_of_the_engine_is_raised_by_a_step_whether_a_request_met_it_or
         assert engine.has_work()
         with pytest.raises(OSError, match="the engine is dead"):
             steps(engine, lambda _: False)
+
+
+@pytest.mark.parametrize(
+    ("reason", "end"),
+    [
+        ("stop", ("stop", "")),
+        ("repetition", ("stop", "")),
+        ("length", ("length", "")),
+        *(
+            (reason, ("", f"the engine ended the answer: {reason}. Ask again."))
+            for reason in ("error", "abort", "timeout", None)
+        ),
+    ],
+)
+def test_only_the_end_of_a_whole_answer_is_told_as_one(reason, end):
+    assert end_of(reason) == end
 
 
 @pytest.mark.parametrize("chosen", [3, 9])

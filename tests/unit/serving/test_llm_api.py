@@ -100,6 +100,14 @@ def test_max_tokens_ends_an_answer(serve, reports):
     assert (reply.text, reply.finish_reason) == ("abc", "length")
 
 
+@pytest.mark.parametrize("ends", ["timeout", "cancelled"])
+def test_an_answer_that_the_engine_ended_before_it_was_whole_is_a_failure(serve, ends):
+    reply = serve(answers={"say": "abcdef"}, ends=ends).ask("say", stream=False)
+
+    assert (reply.text, reply.finish_reason) == ("", "")
+    assert reply.failure == f"the engine ended the answer: {ends}. Ask again."
+
+
 def test_many_at_once_get_their_own_answers(serve):
     service = serve(slots=3)
     replies = [service.ask(f"question {number}") for number in range(20)]

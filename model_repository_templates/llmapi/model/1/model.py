@@ -13,7 +13,7 @@ from generation.answers.logprobs import token_logprobs
 from generation.grammar.ebnf import Dialect
 from generation.model_files.hf_tokenizer import HuggingFaceTokenizer
 from generation.requests.adapters import Adapter, read_adapters
-from generation.running.async_runtime import AsyncRuntime
+from generation.running.async_runtime import AsyncRuntime, end_of
 from generation.runtime import Controls, Progress, Sampling
 from generation.service import Service
 from generation.settings import check_numpy, read_settings
@@ -92,9 +92,9 @@ class LlmApiRuntime(AsyncRuntime):
             async for report in result:
                 output = report.outputs[0]
                 tokens = [token for token in output.token_ids_diff if token not in self._end_ids]
-                reason = ("length" if output.finish_reason == "length" else "stop") if report.finished else ""
+                end = end_of(output.finish_reason) if report.finished else ("", "")
                 logprobs = [] if alternatives is None else token_logprobs(tokens, output.logprobs_diff, alternatives)
-                yield Progress(number, tokens, reason, logprobs=logprobs)
+                yield Progress(number, tokens, *end, logprobs)
         except asyncio.CancelledError:
             if result is not None:
                 result.abort()

@@ -17,6 +17,16 @@ WAIT_S = 0.01
 """How long a step waits for tokens, and a new request for being admitted while the engine gives none."""
 
 
+COMPLETE = {"stop": "stop", "repetition": "stop", "length": "length"}
+"""Ends of a whole answer, as engines call them and as a Progress does. Others are `error`, `abort`, `timeout`."""
+
+
+def end_of(reason: object) -> tuple[str, str]:
+    """The finish reason and the failure of a Progress, one of them empty, by what an engine calls the end."""
+    known = COMPLETE.get(str(reason), "")
+    return known, "" if known else f"the engine ended the answer: {reason}. Ask again."
+
+
 class AsyncRuntime(ABC):
     """Base of such runtimes; a kind adds how its engine answers."""
 

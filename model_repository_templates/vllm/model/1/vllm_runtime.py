@@ -7,7 +7,7 @@ from typing import Any
 
 from generation.answers.logprobs import token_logprobs
 from generation.requests.adapters import Adapter
-from generation.running.async_runtime import AsyncRuntime
+from generation.running.async_runtime import AsyncRuntime, end_of
 from generation.runtime import Controls, Progress, Sampling, TokenLogprob
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.inputs import TokensPrompt
@@ -70,9 +70,9 @@ class VllmRuntime(AsyncRuntime):
         output = report.outputs[0]
         hidden = () if controls.ignore_eos else self._end_ids
         tokens = [token for token in output.token_ids if token not in hidden]
-        reason = ("length" if output.finish_reason == "length" else "stop") if report.finished else ""
+        end = end_of(output.finish_reason) if report.finished else ("", "")
         logprobs = [] if controls.logprobs is None else token_logprobs(tokens, output.logprobs, controls.logprobs)
-        return Progress(number, tokens, reason, "", logprobs, _prompt_logprobs(report, controls))
+        return Progress(number, tokens, *end, logprobs, _prompt_logprobs(report, controls))
 
     async def _watch(self, on_end: Callable[[], None]) -> None:
         try:
