@@ -391,6 +391,16 @@ def test_a_call_with_arguments_beyond_json_s_bounds_is_refused_by_its_place(valu
     assert (error.status, error.param) == (400, "messages[2].tool_calls[0].function.arguments")
 
 
+@pytest.mark.parametrize(("result", "name"), [({}, "g"), ({"name": "own"}, "own"), ({"tool_call_id": "call_9"}, None)])
+def test_a_result_names_the_function_of_the_call_with_its_id(result, name):
+    calls = [CALL, {**CALL, "id": "call_2", "function": {"name": "g"}}]
+    said = {"role": "assistant", "content": None, "tool_calls": calls}
+    answered = {"role": "tool", "tool_call_id": "call_2", "content": "42", **result}
+    sent = json.loads(chat(messages=[*MESSAGES, said, answered])["messages"])
+
+    assert (sent[-1].get("name"), sent[-1]["content"]) == (name, "42")
+
+
 def test_arguments_of_all_calls_are_counted_together_before_any_are_read():
     beyond = {**CALL, "function": {"name": "f", "arguments": "[" * 50 + "]" * 50}}
     full = {**CALL, "function": {"name": "f", "arguments": f"[{'[],' * 33_000}1]"}}

@@ -14,6 +14,7 @@ from slipway.tasks.contracts.wire.prompt_model import VLLM_SAMPLING, model_input
 from slipway.tasks.serving.openai_api.generation.lora_models import ModelName, with_lora
 from slipway.tasks.serving.openai_api.http.errors import ApiError, too_long
 from slipway.tasks.serving.openai_api.requests.formats import Schema, answer_format
+from slipway.tasks.serving.openai_api.requests.messages import plain
 from slipway.tasks.serving.openai_api.requests.openai import SEEDS, ChatRequest, CompletionRequest
 from slipway.tasks.serving.openai_api.requests.tool_calls import Echoed, Reader
 
@@ -179,7 +180,7 @@ def chat_question(request: ChatRequest, model: ServedModel) -> Question:
 
 def _conversation(request: ChatRequest, model: ServedModel | None) -> dict[str, Any]:
     """Messages, tools and arguments of the chat template. Without a `model`, one takes them all."""
-    messages = json.dumps([message.plain() for message in request.messages], ensure_ascii=False)
+    messages = json.dumps(plain(request.messages), ensure_ascii=False)
     arguments = request.template_arguments
     given = {TEMPLATE_ARGUMENTS: json.dumps(arguments, ensure_ascii=False)} if arguments else {}
     if request.tools and request.offers_tools:

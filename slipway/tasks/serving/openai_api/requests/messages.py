@@ -261,3 +261,17 @@ def with_arguments(messages: Sequence[Message]) -> Sequence[Message]:
         except BoundsError as error:
             raise ApiError(f"{place}: {error}.", param=place) from error
     return messages
+
+
+def plain(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The messages of a conversation as chat templates expect them.
+
+    A tool's result names the function, which some templates want and most clients leave to the call's id.
+    """
+    names: dict[str, str] = {}
+    documents: list[dict[str, Any]] = []
+    for message in messages:
+        names |= {call.id: call.function.name for call in message.tool_calls or ()}
+        name = names.get(message.tool_call_id or "") if message.role == "tool" else None
+        documents.append(({} if name is None else {"name": name}) | message.plain())
+    return documents
