@@ -3,11 +3,12 @@
 import importlib.util
 import json
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from tests.support.paths import HUB, REPOSITORY
+from tests.support.waiting import until
 
 MODEL = REPOSITORY / "model_repository_templates" / "trt-engine" / "model" / "1" / "model.py"
 CHECKPOINT = HUB / "slipway" / "demo-llama" / "v1"
@@ -40,3 +41,30 @@ def test_a_whole_batch_runs_and_a_bounded_number_of_requests_waits_in_the_engine
 
     assert served._threads._max_workers == threads
     served.finalize()
+
+
+class Left:
+    """A generation whose client has gone, before or while it is looked after."""
+
+    def __init__(self, *failures, left=True):
+        self.left, self.failures, self.stops = left, list(failures), 0
+        self.reply = SimpleNamespace(is_cancelled=lambda: True)
+
+    def stop(self):
+        if self.failures:
+            raise self.failures.pop()
+        self.stops += 1
+
+
+def test_a_stop_that_fails_is_tried_again_and_keeps_nobody_from_being_stopped(model, monkeypatch):
+    logged = []
+    monkeypatch.setattr(model.pb_utils, "Logger", SimpleNamespace(log_error=logged.append), raising=False)
+    engine = model.Engine("tensorrt_llm")
+    failing, other = Left(RuntimeError("no shared memory")), Left(left=False)
+    engine._running.update(a=failing, b=other)
+    until(lambda: failing.stops and other.stops)
+    engine.close()
+
+    assert other.left
+    assert len(logged) == 1
+    assert "no shared memory" in logged[0]

@@ -171,9 +171,16 @@ class Engine:
     def _watch(self) -> None:
         while not self._closed.wait(CANCEL_CHECK_S):
             for generation in list(self._running.values()):
-                generation.left = generation.left or generation.reply.is_cancelled()
-                if generation.left:
-                    generation.stop()
+                try:
+                    self._look_after(generation)
+                except Exception as error:  # noqa: BLE001 - the others are looked after, and this one at the next look
+                    pb_utils.Logger.log_error(f"a request whose client may have left could not be stopped: {error!r}")
+
+    @staticmethod
+    def _look_after(generation: "Generation") -> None:
+        generation.left = generation.left or generation.reply.is_cancelled()
+        if generation.left:
+            generation.stop()
 
 
 class Generation:
