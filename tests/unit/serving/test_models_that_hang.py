@@ -105,3 +105,10 @@ def test_a_model_that_is_gone_is_dead_at_once(triton, probe):
     triton.status = 400
 
     assert probe(0) == [f"{PATH}: HTTP status 400"]
+
+
+def test_a_server_lives_where_nothing_can_be_noted(triton, probe, tmp_path):
+    (tmp_path / "live.json").mkdir()
+    triton.pending["demo"] = 1
+
+    assert probe(0) == []

@@ -66,7 +66,8 @@ def problems(
         f"{path}: HTTP status {status}" for path in paths if (status := _get(host, port, path)[0]) != http.client.OK
     ]
     seen = noted(now, read_state(state, now), waiting(_metrics(host, metrics_port)))
-    state.write_text(json.dumps({"at": now, "seen": seen}), encoding="utf-8")
+    with contextlib.suppress(OSError):  # a full disk is no reason to restart the server, which has lost only a note
+        state.write_text(json.dumps({"at": now, "seen": seen}), encoding="utf-8")
     stalled = {model: now - since for model, (_, since) in seen.items() if now - since >= stalled_s}
     return [
         *found,
