@@ -106,16 +106,17 @@ LONG = "a" * 100_000
 @pytest.mark.parametrize(
     ("question", "pieces", "longest", "used"),
     [
-        (Question({}), 9, None, 9),
-        (Question({"text_input": LONG}), 1, None, 25_001),
-        (Question({"text_input": "", "messages": LONG}), 1, None, 25_001),
-        (Question({"text_input": "", "prompt_ids": [7] * 500}), 1, None, 501),
-        (Question({"text_input": LONG}), 1, 2_048, 2_049),
+        (Question({}), ["a"] * 9, None, 9),
+        (Question({}), ["a" * 80, "é" * 20, ""], None, 20 + 10 + 1),
+        (Question({"text_input": LONG}), ["a"], None, 25_001),
+        (Question({"text_input": "", "messages": LONG}), ["a"], None, 25_001),
+        (Question({"text_input": "", "prompt_ids": [7] * 500}), ["a"], None, 501),
+        (Question({"text_input": LONG}), ["a"], 2_048, 2_049),
     ],
 )
 def test_who_leaves_before_the_end_has_used_the_prompt_and_what_arrived(question, pieces, longest, used):
     async def run():
-        triton = Triton([[{"text_output": "a", "finish_reason": ""}] * pieces, *HELLO])
+        triton = Triton([[{"text_output": text, "finish_reason": ""} for text in pieces], *HELLO])
         generation = Generation(triton, Seconds(), {"alice": 6})
         model = ServedModel("demo", frozenset(), frozenset(), max_input_tokens=longest)
         answers = generation.answers(model, [question], 1, "alice")

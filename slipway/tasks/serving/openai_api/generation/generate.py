@@ -12,7 +12,7 @@ from slipway.tasks.contracts.wire.prompt_model import Prompt, prompt_of, with_pr
 from slipway.tasks.serving.openai_api.answers.openai import CANCELLED, Piece, piece
 from slipway.tasks.serving.openai_api.generation.catalogue import Models
 from slipway.tasks.serving.openai_api.generation.grammars import Grammars
-from slipway.tasks.serving.openai_api.generation.inputs import Question, ServedModel
+from slipway.tasks.serving.openai_api.generation.inputs import USUAL_BYTES_PER_TOKEN, Question, ServedModel
 from slipway.tasks.serving.openai_api.generation.metrics import AnswerMetrics
 from slipway.tasks.serving.openai_api.generation.quotas import TokenQuotas
 from slipway.tasks.serving.openai_api.generation.turns import Turns
@@ -31,24 +31,24 @@ class Generated:
 
 @dataclass
 class Used:
-    """Tokens of an answer: those that the model counts, or the prompt's and the pieces of one that told none.
+    """Tokens of an answer: those that the model counts, or about those of the prompt and the pieces until it does.
 
     `prompt` is about how many the prompt has.
     """
 
     prompt: int
     told: int = 0
-    pieces: int = 0
+    sent: int = 0
 
     def add(self, together: Sequence[Piece]) -> None:
         """Take further responses."""
         self.told += sum((each.prompt_tokens or 0) + (each.completion_tokens or 0) for each in together)
-        self.pieces += len(together)
+        self.sent += sum(max(1, len((each.text + each.thought).encode()) // USUAL_BYTES_PER_TOKEN) for each in together)
 
     @property
     def tokens(self) -> int:
         """Those that were told; before, what is known without the model."""
-        return self.told or self.prompt + self.pieces
+        return self.told or self.prompt + self.sent
 
 
 EVERYBODYS = Turns(1 << 30, 1 << 31)
