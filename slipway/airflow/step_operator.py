@@ -340,7 +340,8 @@ class StepOperator(KubernetesPodOperator):
 
     def _request(self, documents: Documents, context: "Context", run: str) -> StepRequest:
         """The run's request. It travels as a document, because Kubernetes would expand `$(NAME)` in a command."""
-        values = {**context["params"], "spec": self.spec, "name": self.subject, "run": run}
+        site = current_site().digest
+        values = {**context["params"], "spec": self.spec, "name": self.subject, "run": run, "site": site}
         if self.spec and self.spec.rollout.drill:
             values["settings"] = self.spec.rollout.drill
         fields = {name: values[name] for name in documents.request.model_fields if name in values}

@@ -8,8 +8,11 @@ from slipway.tasks.adapters.progress import size
 from slipway.tasks.adapters.store.heads import Heads
 from slipway.tasks.adapters.workspace import Outcome, Workspace
 from slipway.tasks.contracts.base import canonical_json
+from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.forecast import Preview
 from slipway.tasks.contracts.fit.resolution import resolve as place
+from slipway.tasks.contracts.fit.site_objects import SITE_CONFIG_MAP
+from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.plan import Plan, PlanRequest
 from slipway.tasks.contracts.stored.release import Release, UnchangedRun
@@ -30,9 +33,11 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
     """Plan the release and write its release.json, unless the same release is live already or only a plan is wanted.
 
     Raises:
-        InputError: the model, a dataset or the access to them is missing, or the site cannot run the release.
+        InputError: the model, a dataset or the access to them is missing, the site cannot run the release, or Airflow
+            has another site file.
         UnavailableError: the Hub or the object store does not answer.
     """
+    _check_site(request, workspace.site)
     planned = _planned(request, workspace, settle=_found if request.plan_only else _recorded)
     for line in _log_lines(planned.plan):
         log.info(line)
@@ -49,6 +54,17 @@ def look(request: PlanRequest, workspace: Workspace) -> Preview:
         InputError, UnavailableError: as of `run`.
     """
     return _planned(request, workspace, settle=_found)
+
+
+def _check_site(request: PlanRequest, site: Site) -> None:
+    """Airflow picks the images of pods from its own site file, so keys are right only if plan has the same file."""
+    if request.site not in {None, site.digest}:
+        raise InputError(
+            "Airflow and the pods of steps have different site files",
+            found=f"{request.site} in Airflow",
+            expected=f"{site.digest}, as in ConfigMap {site.kubernetes.pipeline_namespace}/{SITE_CONFIG_MAP}",
+            remedy="Give both the same file (docs/cluster-setup.md, step 3), restart Airflow, and release again.",
+        )
 
 
 def _planned(

@@ -57,7 +57,9 @@ def test_plan_is_told_the_spec_the_run_and_the_parameters(runs):
         LAYOUT.request("demo", RUN, "plan"),
     ]
     asked = PlanRequest.model_validate(request_of(runs, "plan"))
-    assert asked == PlanRequest(spec=runs.release.spec, run=RUN, revision="v2", force=True, plan_only=True)
+    site = read_site(SITE).digest
+    spec = runs.release.spec
+    assert asked == PlanRequest(spec=spec, run=RUN, revision="v2", force=True, plan_only=True, site=site)
 
 
 FOREIGN = {"name": "other", "run": "other", "spec": {"name": "other"}, "model": "other", "release": "s3://other/x"}

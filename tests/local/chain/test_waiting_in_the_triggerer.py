@@ -43,11 +43,10 @@ def deferrable(chain, promoted):
     """The site file, which each task's process reads, defers tasks."""
     if chain.stack is None:
         pytest.skip("needs an Airflow whose site file a test may change")
-    file = chain.stack.site_file
-    before = file.read_text()
-    file.write_text(yaml.safe_dump(yaml.safe_load(before) | {"airflow": {"deferrable": True}}))
+    before = chain.stack.site_file.read_text()
+    write_site(chain, yaml.safe_dump(yaml.safe_load(before) | {"airflow": {"deferrable": True}}))
     yield
-    file.write_text(before)
+    write_site(chain, before)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +56,7 @@ def keeping_little(chain, promoted):
         pytest.skip("needs an object store whose objects a test may make older")
     put_unused(chain)
     make_older(chain, timedelta(days=3))
-    before = chain.core.read_namespaced_config_map(*SITE_MAP).data["site.yaml"]
+    before = chain.stack.site_file.read_text()
     write_site(chain, yaml.safe_dump(yaml.safe_load(before) | {"retention": POLICY}))
     yield
     write_site(chain, before)
@@ -79,6 +78,8 @@ def deferred(chain, keeping_little, deferrable):
 
 
 def write_site(chain, text):
+    """Give Airflow and the steps the same site file."""
+    chain.stack.site_file.write_text(text)
     chain.core.patch_namespaced_config_map(*SITE_MAP, {"data": {"site.yaml": text}})
 
 

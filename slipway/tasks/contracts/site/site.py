@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
-from slipway.tasks.contracts.base import DNS_LABEL, UserDocument
+from slipway.tasks.contracts.base import DNS_LABEL, UserDocument, sha256_of
 from slipway.tasks.contracts.engine.engine_kinds import EngineKind
 from slipway.tasks.contracts.engine.scaling import Scaler
 from slipway.tasks.contracts.kubernetes_text import (
@@ -454,6 +454,11 @@ class Site(UserDocument):
     signing: Signing | None = Field(
         default=None, description="who signs releases, and whose signatures are accepted; absent: neither"
     )
+
+    @property
+    def digest(self) -> str:
+        """Hex sha256 of what the file states; comments, order and the defaults of a version do not change it."""
+        return sha256_of(self.model_dump(mode="json", exclude_unset=True))
 
     @model_validator(mode="after")
     def _prices_are_of_known_gpus(self) -> Self:

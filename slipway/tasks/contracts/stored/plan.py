@@ -201,6 +201,7 @@ class PlanRequest(Contract):
     revision: Revision | None = Field(default=None, description="in place of source.revision")
     force: bool = Field(default=False, description="make every artifact again, stored or not")
     plan_only: bool = Field(default=False, description="write nothing but the plan's own result")
+    site: Sha256 | None = Field(default=None, description="digest of Airflow's site file; absent: a run by hand")
 
     @property
     def model(self) -> str:

@@ -12,6 +12,7 @@ from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import SHAPE, SITE, workspace
+from tests.fakes.workspace import site as site_with
 from tests.support.refused import refused
 
 REPO = "slipway/demo-llama"
@@ -48,10 +49,11 @@ def store():
 def planned(tmp_path, hub, store):
     """Plan the demo spec; the outcome."""
 
-    def run(asked=None, *, name="1", run="run-1", revision=None, force=False, plan_only=False, **site_changes):
-        request = PlanRequest(spec=asked or spec(), run=run, revision=revision, force=force, plan_only=plan_only)
+    def run(asked=None, *, name="1", run="run-1", **changes):
+        fields = {key: changes.pop(key) for key in PlanRequest.model_fields if key in changes}
+        request = PlanRequest(spec=asked or spec(), run=run, **fields)
         (tmp_path / name).mkdir(exist_ok=True)
-        return plan.run(request, workspace(tmp_path / name, hub=hub, store=store, **site_changes))
+        return plan.run(request, workspace(tmp_path / name, hub=hub, store=store, **changes))
 
     return run
 
@@ -336,3 +338,22 @@ def test_a_file_whose_name_no_artifact_may_hold_is_refused_before_it_is_download
 
     with refused(what="tokenizer (1).json"):
         planned(revision="odd")
+
+
+NEW = {"images": {**SITE["images"], "tasks": "tasks:2"}}
+
+
+@pytest.mark.parametrize(("of_airflow", "of_pods"), [({}, NEW), (NEW, {})])
+def test_a_site_file_that_airflow_does_not_have_is_refused_before_anything_is_written(
+    planned, store, of_airflow, of_pods
+):
+    digest = site_with(**of_airflow).digest
+
+    with refused(found=digest, expected=site_with(**of_pods).digest, remedy="docs/cluster-setup.md"):
+        planned(site=digest, **of_pods)
+
+    assert store.objects == {}
+
+
+def test_a_site_file_that_airflow_has_too_is_planned_for(planned):
+    assert planned(site=site_with(**NEW).digest, **NEW).data["action"] == "release"
