@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from slipway.tasks.contracts.redaction import bounded, redacted
 from slipway.tasks.pages.reading import Parse, Stored, parsed
 
 MAX_BYTES = 4 << 20
@@ -24,6 +25,7 @@ FRESH_S, STALE_S = 5.0, 60.0
 CLIENT_S = 600
 """The credentials of Airflow's connection may be others after that."""
 CONNECT_S, READ_S = 2, 5
+REASON_CHARS = 300
 MISSING, UNCHANGED = ("404", "NoSuchKey"), ("304", "NotModified")
 
 log = logging.getLogger(__name__)
@@ -54,7 +56,8 @@ class Documents:
         """Every document by its URI, parsed. One that cannot be read says why, and the others are read all the same."""
         now_s = self._clock()
         known = {uri: kept for uri in wanted if (kept := self._kept.get(uri)) and now_s - kept.read_s <= STALE_S}
-        away, unknown = threading.Event(), [uri for uri in wanted if uri not in known]
+        away: list[str] = []
+        unknown = [uri for uri in wanted if uri not in known]
         fetched = self._pool.map(lambda uri: self._fetched(uri, wanted[uri], away), unknown)
         self._refresh({uri: wanted[uri] for uri, kept in known.items() if now_s - kept.read_s > FRESH_S})
         return dict(zip(unknown, fetched, strict=True)) | {uri: kept.stored for uri, kept in known.items()}
@@ -64,29 +67,29 @@ class Documents:
         with self._lock:
             begun = due.keys() - self._refreshing
             self._refreshing |= begun
-        away = threading.Event()
+        away: list[str] = []
         for uri in begun:
             self._pool.submit(self._refreshed, uri, due[uri], away)
 
-    def _refreshed(self, uri: str, parse: Parse, away: threading.Event) -> None:
+    def _refreshed(self, uri: str, parse: Parse, away: list[str]) -> None:
         try:
             self._fetched(uri, parse, away)
         finally:
             with self._lock:
                 self._refreshing.discard(uri)
 
-    def _fetched(self, uri: str, parse: Parse, away: threading.Event) -> Stored:
-        """The document as it is now. `away` is set by the first that found no server, so that the others do not try."""
-        if away.is_set():
-            return Stored(problem="the object store does not answer")
+    def _fetched(self, uri: str, parse: Parse, away: list[str]) -> Stored:
+        """The document as it is now. The first that got no answer says why in `away`, so that the others do not try."""
+        if away:
+            return Stored(problem=away[0])
         try:
             return self._read_again(uri, parse)
         except Exception as error:  # botocore's errors have no common base class
             log.exception("%s cannot be read", uri)
             if (code := _code(error)) is not None:
                 return Stored(problem=f"the object store answered {code}")
-            away.set()
-            return Stored(problem="the object store does not answer")
+            away.append(_why_no_answer(error))
+            return Stored(problem=away[0])
 
     def _read_again(self, uri: str, parse: Parse) -> Stored:
         client = self._client()
@@ -147,3 +150,13 @@ def _code(error: Exception) -> str | None:
     """The code of the store's answer; None if it gave none."""
     answer: Any = getattr(error, "response", None)
     return str(answer["Error"]["Code"]) if answer else None
+
+
+def _why_no_answer(error: Exception) -> str:
+    """What the page says of a store that gave no answer: it cannot be reached, or this process may not ask it."""
+    from botocore.exceptions import ConnectionError as NoConnection  # noqa: PLC0415 - boto3 takes half a second
+    from botocore.exceptions import HTTPClientError  # noqa: PLC0415
+
+    if isinstance(error, NoConnection | HTTPClientError | OSError):
+        return "the object store does not answer"
+    return f"Airflow's connection to the object store does not work: {redacted(bounded(str(error), REASON_CHARS))}"

@@ -1,6 +1,8 @@
 """How the pages read the object store: often, and without a reader who waits for what did not change."""
 
+import botocore.session
 import pytest
+from airflow.sdk.exceptions import AirflowNotFoundException
 
 from slipway.airflow.page.documents import FRESH_S, MAX_BYTES, STALE_S, Documents
 from slipway.airflow.step_documents import s3_client
@@ -88,3 +90,28 @@ def test_a_store_that_does_not_answer_is_the_problem_of_every_document():
 
     assert {stored.problem for stored in found.values()} == {"the object store does not answer"}
     assert len(asked) < len(found)
+
+
+class Nobody:
+    """A provider of credentials that has none."""
+
+    def load_credentials(self):
+        return None
+
+
+def no_credentials():
+    session = botocore.session.Session()
+    session.register_component("credential_provider", Nobody())
+    return session.create_client("s3", region_name="us-west-2", endpoint_url="http://127.0.0.1:9")
+
+
+def no_connection():
+    raise AirflowNotFoundException("The conn_id `not_there` isn't defined")
+
+
+@pytest.mark.parametrize(("client", "why"), [(no_credentials, "credentials"), (no_connection, "not_there")])
+def test_a_process_that_may_not_ask_the_store_says_so_and_not_that_it_is_away(client, why):
+    (found,) = Documents(client).read({URI: bytes.decode}).values()
+
+    assert why in found.problem
+    assert "does not answer" not in found.problem

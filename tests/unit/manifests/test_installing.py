@@ -80,3 +80,13 @@ def test_the_page_names_components_secrets_and_accounts_that_exist():
     used = {VALUES[name] for name in VALUES if name.endswith("SecretName")} | {VALUES["data"]["metadataSecretName"]}
     used |= {each["secret"]["secretName"] for each in VALUES["volumes"] if "secret" in each}
     assert used <= made
+
+
+def test_every_process_of_airflow_that_reads_the_store_has_a_role_that_trusts_its_account():
+    """Tasks run in the scheduler; the API server's pages read documents (docs/your-airflow.md)."""
+    for process, account in (("scheduler", "airflow-scheduler"), ("apiServer", "airflow-api-server")):
+        (arn,) = VALUES[process]["serviceAccount"]["annotations"].values()
+        trusting = rf"namespace[= ]airflow (--)?name[= ]{account}\b"
+        assert re.search(trusting, PAGE), account
+        role = arn.rpartition("/")[2]
+        assert role == "slipway-airflow" or f"--role-name {role} " in PAGE
