@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import yaml
 
 from tests.support.paths import REPOSITORY
 
@@ -54,3 +55,29 @@ def test_tags_of_gpu_images_end_in_release_and_flavour():
     for name in ("tasks-gpu-trtllm", "tasks-gpu-vllm", "triton-multinode"):
         flavour = "vllm" if name.endswith("vllm") else "trtllm"
         assert f"${{VERSION}}-${{TRITON_RELEASE}}-{flavour}" in TARGETS[name]
+
+
+def in_group(name):
+    """The targets of a group, and of the groups in it."""
+    if name in TARGETS:
+        return {name}
+    (members,) = re.findall(rf'group "{name}" {{ targets = \[(.*)\] }}', BAKE)
+    return {target for member in re.findall(r'"([a-z-]+)"', members) for target in in_group(member)}
+
+
+def repository(reference):
+    """The repository of an image, without its registry, tag and digest."""
+    return re.sub(r"(:[^/]*)?(@.*)?$", "", reference).partition("/")[2]
+
+
+def test_the_registry_of_the_installation_has_a_repository_for_every_image_that_is_pushed_or_named():
+    page = (REPOSITORY / "docs/install.md").read_text()
+    ours, others = re.search(r"for name in slipway/\{([a-z,-]+)\} (.*); do", page).groups()
+    site = yaml.safe_load((REPOSITORY / "sites/eks.yaml").read_text())["images"]
+
+    pushed = {repository(re.search(r'tags += \["(.*)"\]', TARGETS[name])[1]) for name in in_group("all")}
+    named = {repository(image) for image in (*site.pop("serving").values(), *site.values())}
+    made = {f"slipway/{name}" for name in ours.split(",")} | set(others.split())
+    assert {f"slipway/{name}" for name in pushed} == made - set(others.split())
+    assert named <= made
+    assert re.search(r"imagetools create --tag \$\{REGISTRY%/\*\}/(\S+) ", page)[1] in site["front"]
