@@ -1,5 +1,6 @@
 """What a DAG file calls: the DAGs of a folder of release specs, and a report of the specs that have none."""
 
+import functools
 from pathlib import Path
 
 from airflow.sdk import DAG, get_parsing_context
@@ -12,7 +13,7 @@ from slipway.airflow.dags.rollback_dag import rollback_dag
 from slipway.airflow.dags.site_dags import failed_pods_dag, retention_dag
 from slipway.airflow.notify.callbacks import warn_of_problems
 from slipway.airflow.site import current_site, has_site_dags, specs_folder, specs_slice
-from slipway.airflow.specs import BrokenSpecsError, make_dags
+from slipway.airflow.specs import BrokenSpecsError, Slice, make_dags
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.spec.fleet import FLEETS
 from slipway.tasks.contracts.stored.lease import DRILLS
@@ -44,8 +45,9 @@ def release_dags(specs: str | Path | None = None) -> dict[str, DAG]:
             return make_dags(folder, [make], only=of_task.removeprefix(prefix)).made
     if of_task.startswith(FLEETS):
         return make_dags(folder, [], [fleet_dag], only=of_task.removeprefix(FLEETS)).made
-    of_site = [retention_dag(), failed_pods_dag()] if has_site_dags() else []
-    found = {} if of_task else make_dags(folder, [*MAKERS.values()], [fleet_dag], part=specs_slice()).made
+    dags_of_specs = functools.partial(_dags_of, folder)
+    of_site = [retention_dag(), failed_pods_dag(dags_of_specs)] if has_site_dags() else []
+    found = {} if of_task else _dags_of(folder, specs_slice())
     return found | {dag.dag_id: dag for dag in of_site}
 
 
@@ -65,6 +67,10 @@ def report_broken_specs(specs: str | Path | None = None) -> None:
     current_site()
     if broken := make_dags(_existing(specs), [*MAKERS.values()], [fleet_dag], part=specs_slice()).broken:
         raise BrokenSpecsError(broken)
+
+
+def _dags_of(folder: Path, part: Slice | None = None) -> dict[str, DAG]:
+    return make_dags(folder, [*MAKERS.values()], [fleet_dag], part=part).made
 
 
 def _existing(specs: str | Path | None) -> Path:

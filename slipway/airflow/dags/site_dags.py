@@ -1,5 +1,6 @@
 """The DAGs that belong to no model: what a site keeps, and what failed steps left in the cluster."""
 
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any
 
@@ -24,7 +25,8 @@ FAILED_PODS = """Removes every hour what failed steps left in the cluster.
 
 Their pods are kept for their logs, for as long as `kubernetes.failed_pods_kept_h` in the site file says. A candidate, a
 Service and a lease of a run that has ended, which it could not roll back, are removed by a run of the model's DAG
-`rollback__<name>` with `to: live`.
+`rollback__<name>` with `to: live`. A run that stands still, because its spec is removed or broken, is an error in the
+log.
 """
 
 
@@ -49,8 +51,16 @@ def retention_dag() -> DAG:
     return dag
 
 
-def failed_pods_dag() -> DAG:
-    """Build the DAG that removes what failed steps left."""
+def failed_pods_dag(dags: Callable[[], Collection[str]]) -> DAG:
+    """Build the DAG that removes what failed steps left.
+
+    Args:
+        dags: reads the specs, and gives the ids of their DAGs.
+    """
+
+    def models_to_restore(ti: Any) -> list[str]:
+        return dags_that_restore(ti, dags())
+
     with DAG(
         dag_id="remove_failed_pods",
         schedule=CronTriggerTimetable("17 * * * *", timezone="UTC", run_immediately=False),
@@ -66,7 +76,7 @@ def failed_pods_dag() -> DAG:
             "execution_timeout": timedelta(minutes=10),
         }
         PythonOperator(task_id="remove_failed_pods", python_callable=remove_failed_pods, **again)
-        find_left_behind = PythonOperator(task_id="find_left_behind", python_callable=dags_that_restore, **again)
+        find_left_behind = PythonOperator(task_id="find_left_behind", python_callable=models_to_restore, **again)
         TriggerDagRunOperator.partial(
             task_id="restore", conf={"to": "live", "reason": "a run ended before it could roll back"}, **again
         ).expand(trigger_dag_id=find_left_behind.output)

@@ -1,11 +1,13 @@
 """A failed step's pod stays for its log as long as the site wants, and not for ever."""
 
+import shutil
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from kubernetes.client import models as k8s
 
+from slipway.airflow.dags import release_dags
 from slipway.airflow.dags.failed_pods import expired, remove_failed_pods
 from slipway.airflow.dags.left_behind import dags_that_restore, models_left
 from slipway.airflow.site import current_site
@@ -86,9 +88,9 @@ def test_the_clock_of_the_cluster_counts_and_not_airflows(cluster):
     stored(cluster, "fresh", ended_h_ago=1)
     cluster.leases = {"slipway-demo": renewed(datetime.now(UTC))}
 
-    assert (remove_failed_pods(), dags_that_restore(Runs())) == (0, [])
+    assert (remove_failed_pods(), dags_that_restore(Runs(), DAGS)) == (0, [])
     cluster.ahead = timedelta(hours=kept_h)
-    assert (remove_failed_pods(), dags_that_restore(Runs())) == (1, ["rollback__demo"])
+    assert (remove_failed_pods(), dags_that_restore(Runs(), DAGS)) == (1, ["rollback__demo"])
 
 
 def test_the_dag_runs_hourly_and_not_once_for_each_hour_that_was_missed():
@@ -121,6 +123,7 @@ class Runs:
 
 
 DEAD = "release__demo/run-1"
+DAGS = {"release__demo", "rollback__demo", "drill__demo"}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +142,42 @@ DEAD = "release__demo/run-1"
     ],
 )
 def test_a_model_is_put_in_order_once_the_run_that_holds_it_has_ended_for_a_while(held, active, left):
-    assert models_left([held], Runs(*active), NOW) == left
+    assert models_left([held], Runs(*active), NOW, DAGS) == left
+
+
+@pytest.mark.parametrize(
+    ("active", "standing"),
+    [(DEAD, "release__demo"), ("rollback__demo/run-2", "rollback__demo"), ("release__another/run-1", "")],
+)
+def test_a_run_whose_spec_is_gone_is_an_error_and_stays_the_holder(caplog, active, standing):
+    held = lease("slipway-demo", DEAD, renewed_min_ago=99)
+
+    left = models_left([held], Runs(active), NOW, DAGS - {standing})
+
+    assert left == ([] if standing else ["demo"])
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert [f"a run of {standing} stands still" in error for error in errors] == ([True] if standing else [])
+
+
+def test_the_hourly_run_reads_the_specs_again(tmp_path, caplog, cluster):
+    shutil.copy(REPOSITORY / "specs" / "smollm2-135m.yaml", tmp_path)
+    task = release_dags(tmp_path)["remove_failed_pods"].get_task("find_left_behind")
+    cluster.leases = {
+        "slipway-smollm2-135m": {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": "slipway-smollm2-135m",
+                "annotations": {"slipway.dev/dag-run": "release__smollm2-135m/run-1"},
+            },
+            "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"},
+        }
+    }
+    for file in ("there", "gone"):
+        caplog.clear()
+        assert task.python_callable(Runs("release__smollm2-135m/run-1")) == []
+        assert ("stands still" in caplog.text) == (file == "gone")
+        (tmp_path / "smollm2-135m.yaml").unlink(missing_ok=True)
 
 
 def renewed(moment):
@@ -155,4 +193,4 @@ def renewed(moment):
 def test_the_dags_that_restore_are_those_of_the_leases_in_the_serving_namespace(cluster):
     cluster.leases = {"slipway-demo": renewed(datetime(2026, 1, 1, tzinfo=UTC))}
 
-    assert dags_that_restore(Runs()) == ["rollback__demo"]
+    assert dags_that_restore(Runs(), DAGS) == ["rollback__demo"]
