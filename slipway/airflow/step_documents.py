@@ -2,13 +2,17 @@
 
 import functools
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
+from slipway.airflow.site import current_site
 from slipway.tasks.contracts.base import Contract, canonical_json, read_contract_json
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.release import MAX_REQUEST_BYTES, StepResult
+
+if TYPE_CHECKING:
+    from botocore.config import Config
 
 MAX_RESULT_BYTES = 4 << 20
 """Whoever runs a step may write its result, and the scheduler's task keeps it."""
@@ -79,9 +83,25 @@ def s3_client(aws_conn_id: str) -> Any:
 def s3_client_of(aws_conn_id: str, _period: int) -> Any:
     """The client of one of the periods of FRESH_S seconds."""
     # imported here, because boto3 takes half a second, which would slow down every DAG parse
-    from airflow.providers.amazon.aws.hooks.s3 import S3Hook  # noqa: PLC0415
     from botocore.config import Config  # noqa: PLC0415
 
     # boto3 signs links with Signature Version 2 otherwise, which most regions and stores refuse
-    config = Config(signature_version="s3v4").merge(S3Hook(aws_conn_id=aws_conn_id).config)
-    return S3Hook(aws_conn_id=aws_conn_id, config=config).get_conn()
+    return site_client(aws_conn_id, Config(signature_version="s3v4"))
+
+
+def site_client(aws_conn_id: str, config: "Config") -> Any:
+    """The client of an Airflow connection in the site's region, with the connection's own `config` above this one.
+
+    Raises:
+        AirflowFailException: the connection names another region, in which links would be signed that S3 refuses.
+    """
+    from airflow.providers.amazon.aws.hooks.s3 import S3Hook  # noqa: PLC0415 - as above
+
+    connection, region = S3Hook(aws_conn_id=aws_conn_id), current_site().object_store.region
+    if connection.region_name not in {None, region}:
+        raise AirflowFailException(
+            f"Airflow's connection {aws_conn_id} has region_name {connection.region_name}, expected {region}, "
+            "object_store.region of the site file. Change the wrong one, or remove it from the connection."
+        )
+    merged = config.merge(connection.config)
+    return S3Hook(aws_conn_id=aws_conn_id, region_name=region, config=merged).get_conn()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from slipway.airflow.step_documents import site_client
 from slipway.tasks.contracts.redaction import bounded, redacted
 from slipway.tasks.pages.reading import Parse, Stored, parsed
 
@@ -134,8 +135,7 @@ def client_of(aws_conn_id: str) -> Any:
 @functools.lru_cache(maxsize=1)
 def _client_of(aws_conn_id: str, _period: int) -> Any:
     """The client of one of the periods of CLIENT_S seconds."""
-    from airflow.providers.amazon.aws.hooks.s3 import S3Hook  # noqa: PLC0415 - boto3 takes half a second
-    from botocore.config import Config  # noqa: PLC0415
+    from botocore.config import Config  # noqa: PLC0415 - boto3 takes half a second
 
     config = Config(
         connect_timeout=CONNECT_S,
@@ -143,7 +143,7 @@ def _client_of(aws_conn_id: str, _period: int) -> Any:
         retries={"total_max_attempts": 2},
         max_pool_connections=AT_ONCE,
     )
-    return S3Hook(aws_conn_id=aws_conn_id, config=config).get_conn()
+    return site_client(aws_conn_id, config)
 
 
 def _code(error: Exception) -> str | None:
