@@ -1,7 +1,9 @@
 """A tag makes a release of what the repository says of itself, or of nothing."""
 
+import os
 import re
 import runpy
+import subprocess
 
 import pytest
 import yaml
@@ -55,3 +57,25 @@ def test_the_workflow_builds_what_there_is():
     assert set(groups.split()) <= set(re.findall(r'^group "(\w+)"', bake, re.MULTILINE))
     assert set(re.findall(r"make (\w+)", COMMANDS)) <= set(targets)
     assert all((REPOSITORY / folder).is_dir() for folder in archived.split())
+
+
+def test_nothing_follows_the_one_command_that_cannot_run_twice():
+    commands = [step.get("run", "") for step in STEPS]
+
+    (created,) = [number for number, command in enumerate(commands) if "gh release create" in command]
+    (built,) = [number for number, command in enumerate(commands) if command == "make docs"]
+    (pushed,) = [number for number, command in enumerate(commands) if "bake --push" in command]
+    assert built < pushed < created == len(commands) - 1
+
+
+def test_the_registry_of_an_owner_with_capitals_is_a_name_that_docker_accepts(tmp_path):
+    (command,) = [step["run"] for step in STEPS if "REGISTRY=" in step.get("run", "")]
+    variables = {
+        "GITHUB_REPOSITORY": "Acme-Models/Slipway",
+        "GITHUB_ENV": str(tmp_path / "env"),
+        "PATH": os.environ["PATH"],
+    }
+
+    subprocess.run(["bash", "-c", command], env=variables, check=True)
+
+    assert (tmp_path / "env").read_text() == "REGISTRY=ghcr.io/acme-models/slipway\n"
