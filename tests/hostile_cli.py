@@ -25,10 +25,10 @@ from pathlib import Path
 
 from slipway.cli.__main__ import COMMANDS, main
 from slipway.cli.runs.follow import ORDER
-from tests.fakes.airflow_server import PASSWORD, USER, AirflowServer, Frame, Script, ScriptedRun
-from tests.fakes.hostile_proxy import DEEP, SILENT, TERMINAL, TRANSPORTS, HostileProxy
-from tests.fakes.loopback_server import LoopbackServer
-from tests.fakes.triton_http import TritonHttpServer
+from tests.fakes.servers.airflow_server import PASSWORD, USER, AirflowServer, Frame, Script, ScriptedRun
+from tests.fakes.servers.hostile_proxy import DEEP, SILENT, TERMINAL, TRANSPORTS, HostileProxy
+from tests.fakes.servers.loopback_server import LoopbackServer
+from tests.fakes.servers.triton_http import TritonHttpServer
 from tests.unit.cli.runs import failed, promoted, refused
 
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -27,7 +27,7 @@ from bench.transfer.transfer_servers import CREDENTIALS, moto
 from slipway.tasks.contracts.base import canonical_json
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
-from tests.fakes.airflow_server import PASSWORD, USER, AirflowServer, Frame, Script, ScriptedRun
+from tests.fakes.servers.airflow_server import PASSWORD, USER, AirflowServer, Frame, Script, ScriptedRun
 from tests.support.cluster_process import ClusterProcess
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent

@@ -19,7 +19,7 @@ from tests.airflows.plain_services import USER, PlainAirflow
 from tests.airflows.served import STARTS_S
 from tests.airflows.told_services import Mail, Mlflow
 from tests.airflows.transcript import Transcript
-from tests.fakes.inboxes import WebhookInbox
+from tests.fakes.servers.inboxes import WebhookInbox
 from tests.local.chain.own_stack import FOLDER, SPECS, own_chain
 from tests.local.chain.whole_chain import MODEL, SPEC, made_light
 from tests.local.packaging.plain_airflow import DAG_FILE

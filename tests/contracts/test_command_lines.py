@@ -26,7 +26,7 @@ from slipway.tasks.engines.trtllm.loras import LORA_CONFIG, LORA_WEIGHTS, TRITON
 from slipway.tasks.engines.trtllm.vocabulary import FIELDS, VOCABULARY
 from slipway.tasks.serving.rendered import commands
 from tests.contracts.recorded import check_command, contract
-from tests.fakes.public_hub import MODELS
+from tests.fakes.hubs.public_hub import MODELS
 from tests.fakes.releases import SPEC, spec
 from tests.support.goldens import check_goldens
 from tests.support.paths import REPOSITORY

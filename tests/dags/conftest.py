@@ -34,7 +34,7 @@ from airflow.utils.db import initdb  # noqa: E402
 
 from slipway.airflow.step_documents import s3_client_of  # noqa: E402
 from tests.dags.step_runs import StepRuns  # noqa: E402
-from tests.fakes.kubernetes_pods import PodServer  # noqa: E402
+from tests.fakes.kube.kubernetes_pods import PodServer  # noqa: E402
 from tests.support.ports import free_ports  # noqa: E402
 from tests.support.waiting import PATIENCE_S, answers, until  # noqa: E402
 

@@ -11,7 +11,7 @@ from slipway.airflow.runs import run_identity
 from slipway.airflow.step_operator import StepOperator
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.release import Failure, StepResult
-from tests.fakes.kubernetes_pods import PodEnd, PodServer
+from tests.fakes.kube.kubernetes_pods import PodEnd, PodServer
 from tests.fakes.releases import release
 
 RUN_ID = "manual__2026-01-01T00:00:00+00:00"

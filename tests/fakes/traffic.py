@@ -38,7 +38,7 @@ class MemoryTraffic:
         return None
 
     def ask(self, service, request, timeout_s):
-        # tests/fakes/cluster.py gives addresses by the length of the Service's name
+        # tests/fakes/kube/cluster.py gives addresses by the length of the Service's name
         name = "demo" if service.host == f"10.0.0.{len('demo')}" else "demo-candidate"
         if name in self.silent:
             raise UnavailableError(f"{name} does not answer")

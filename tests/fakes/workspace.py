@@ -4,7 +4,7 @@ from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.site.site import Site
 from tests.fakes.clock import ManualClock
 from tests.fakes.hub import MemoryHub
-from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.store.object_store import MemoryObjectStore
 
 SHAPE = {"cpu": "1", "memory": "8Gi", "scratch": "8Gi"}
 SITE = {

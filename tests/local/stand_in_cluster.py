@@ -17,8 +17,8 @@ from kubernetes import client, config
 from slipway.tasks.adapters.clock import SystemClock
 from slipway.tasks.adapters.kube.kube import Cluster
 from slipway.tasks.contracts.site.site import Images
-from tests.fakes.cluster import ConnectedWorkspace
-from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.kube.cluster import ConnectedWorkspace
+from tests.fakes.store.object_store import MemoryObjectStore
 from tests.fakes.workspace import site as site_of
 from tests.local.rollout.in_threads import InThreads
 from tests.local.rollout.kept_clients import KeptClients

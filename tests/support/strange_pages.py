@@ -18,8 +18,8 @@ from slipway.tasks.pages.model import read_model
 from slipway.tasks.pages.models import Doing, Link, read_rows, window
 from slipway.tasks.pages.report import report_page as report_of
 from slipway.tasks.pages.run import read_run
-from tests.fakes.page_documents import PageDocuments
-from tests.fakes.refused_release import RUN, SUMMARIES, WRONG, documents, gate, refused
+from tests.fakes.documents.page_documents import PageDocuments
+from tests.fakes.documents.refused_release import RUN, SUMMARIES, WRONG, documents, gate, refused
 from tests.fakes.releases import release
 from tests.unit.evidence.test_measurement import row
 

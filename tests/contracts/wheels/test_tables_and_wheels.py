@@ -23,7 +23,7 @@ from slipway.tasks.engines.preflight.layer_kinds import caching_layers
 from slipway.tasks.engines.preflight.model_shape import LATENT_ATTENTION
 from slipway.tasks.engines.upstream.tables import table_of
 from tests.contracts.upstream_tables import TABLES, function, parsed, tables_of, written
-from tests.fakes.brought_models import LLAMA
+from tests.fakes.hubs.brought_models import LLAMA
 from tests.support.paths import REPOSITORY
 
 VERSIONS = ("0.24.0", "0.27.1", "0.32.0")

@@ -9,7 +9,7 @@ from jsonschema import Draft7Validator
 from slipway.airflow.notify.notice import KEY, Notice
 from slipway.airflow.notify.webhook import CONTENT_TYPE, WebhookNotifier, cloud_event
 from slipway.tasks.contracts.notifications import EVENTS
-from tests.fakes.inboxes import WebhookInbox
+from tests.fakes.servers.inboxes import WebhookInbox
 from tests.support.paths import REPOSITORY
 
 SCHEMA = json.loads((REPOSITORY / "tests/fixtures/cloudevents/cloudevents.json").read_text())

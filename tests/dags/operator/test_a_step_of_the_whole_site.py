@@ -13,7 +13,7 @@ from slipway.airflow.step_operator import StepOperator
 from slipway.tasks.contracts.stored.release import StepResult
 from tests.dags.places import SITE
 from tests.dags.step_runs import LAYOUT, RUN
-from tests.fakes.kubernetes_pods import PodEnd
+from tests.fakes.kube.kubernetes_pods import PodEnd
 from tests.support.goldens import GOLDEN, check_golden
 
 

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 
 from slipway.airflow import starting
 from slipway.airflow.starting import StepPodTrigger
-from tests.fakes.kubernetes_pods import PodEnd, status
+from tests.fakes.kube.kubernetes_pods import PodEnd, status
 
 SCHEDULED = [{"type": "PodScheduled", "status": "True"}]
 BAD_IMAGE = {

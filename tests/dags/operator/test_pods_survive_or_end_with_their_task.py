@@ -7,7 +7,7 @@ from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import AirflowException
 
 from slipway.airflow.step_documents import s3_client_of
-from tests.fakes.kubernetes_pods import PodEnd, status
+from tests.fakes.kube.kubernetes_pods import PodEnd, status
 
 
 def test_a_pod_that_succeeded_while_airflow_was_away_is_not_run_again(runs):

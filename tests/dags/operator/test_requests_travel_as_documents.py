@@ -21,7 +21,7 @@ from slipway.tasks.contracts.stored.plan import PlanRequest
 from slipway.tasks.contracts.stored.release import RevertRequest
 from tests.dags.places import SITE
 from tests.dags.step_runs import LAYOUT, RUN
-from tests.fakes.kubernetes_expansion import expanded
+from tests.fakes.kube.kubernetes_expansion import expanded
 from tests.fakes.releases import SPEC, spec
 
 FIXED = re.compile(r"[A-Za-z0-9._:/-]+")

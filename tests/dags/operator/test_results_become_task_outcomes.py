@@ -9,7 +9,7 @@ from slipway.airflow.refusals import Refusal
 from slipway.airflow.step_documents import MAX_RESULT_BYTES
 from slipway.airflow.step_operator import StepOperator
 from tests.dags.step_runs import LAYOUT
-from tests.fakes.kubernetes_pods import PodEnd
+from tests.fakes.kube.kubernetes_pods import PodEnd
 
 
 def test_the_steps_result_becomes_the_tasks_xcom(runs):

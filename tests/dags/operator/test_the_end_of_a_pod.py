@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import TaskDeferred
 from kubernetes.client import models as k8s
 
 from slipway.airflow.starting import StepPodManager, StepPodTrigger, look_interval_s
-from tests.fakes.kubernetes_pods import PodEnd, status
+from tests.fakes.kube.kubernetes_pods import PodEnd, status
 from tests.support.waiting import until
 
 POD = k8s.V1Pod(metadata=k8s.V1ObjectMeta(name="demo", namespace="slipway"))

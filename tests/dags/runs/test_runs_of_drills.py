@@ -7,7 +7,7 @@ import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
 
-from tests.fakes.kubernetes_pods import PodEnd
+from tests.fakes.kube.kubernetes_pods import PodEnd
 from tests.fakes.releases import SPEC
 from tests.support.paths import REPOSITORY
 

@@ -19,9 +19,9 @@ from slipway.airflow.step_operator import StepOperator
 from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
 from slipway.tasks.contracts.spec.gate import Expectation
 from tests.dags.places import SITE
-from tests.fakes.inboxes import Mailbox, WebhookInbox
-from tests.fakes.kubernetes_pods import PodEnd
+from tests.fakes.kube.kubernetes_pods import PodEnd
 from tests.fakes.releases import SPEC
+from tests.fakes.servers.inboxes import Mailbox, WebhookInbox
 from tests.support.paths import REPOSITORY
 
 AHEAD = (

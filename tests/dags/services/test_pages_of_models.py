@@ -15,8 +15,8 @@ from slipway.tasks.contracts.stored.artifact import Layout
 from tests.dags.services.api_server import HOSTILE, api_server, shows
 from tests.dags.services.people import ADMIN, HIDDEN, OPERATOR, VIEWER
 from tests.dags.services.stored_runs import store_dags, stored_run
-from tests.fakes.page_documents import stored
-from tests.fakes.refused_release import (
+from tests.fakes.documents.page_documents import stored
+from tests.fakes.documents.refused_release import (
     ANSWERS,
     CANDIDATE,
     LIVE,

@@ -15,7 +15,7 @@ from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from slipway.tasks.contracts.errors import UnavailableError
 from slipway.tasks.contracts.stored.artifact import Layout
 from tests.fakes.clock import ManualClock
-from tests.fakes.faulty_s3 import FaultyS3
+from tests.fakes.store.faulty_s3 import FaultyS3
 from tests.local.core.servers import connected
 
 DATA = bytes(range(256)) * (3 * PART_BYTES // 256)

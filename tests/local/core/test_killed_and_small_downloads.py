@@ -10,7 +10,7 @@ import yaml
 
 from slipway.tasks.contracts.site.retention import RetentionRequest
 from slipway.tasks.steps import retention
-from tests.fakes.cluster import in_memory
+from tests.fakes.kube.cluster import in_memory
 from tests.local.core.servers import PARTS
 from tests.local.core.test_steps_as_processes import artifact_prefix, release_uri
 from tests.support.waiting import PATIENCE_S, until

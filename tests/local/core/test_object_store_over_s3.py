@@ -11,7 +11,7 @@ from slipway.tasks.adapters.store.object_store import LostRaceError, NotFoundErr
 from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.site.site import ObjectStoreSite
-from tests.fakes.object_store_contract import ObjectStoreContract
+from tests.fakes.store.object_store_contract import ObjectStoreContract
 from tests.local.core.servers import NO_BUCKET, PLANTED, connected
 
 

@@ -7,8 +7,8 @@ import pytest
 from local.cluster.access import certificate
 from slipway.tasks.adapters.store.object_store import LostRaceError
 from slipway.tasks.adapters.store.s3 import S3ObjectStore
-from tests.fakes.object_store_contract import LARGE, ObjectStoreContract
-from tests.fakes.tls_s3 import LimitedS3, passing_everything
+from tests.fakes.store.object_store_contract import LARGE, ObjectStoreContract
+from tests.fakes.store.tls_s3 import LimitedS3, passing_everything
 from tests.local.core.servers import PLANTED
 
 

@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from slipway.tasks import command
-from tests.fakes.refusing_s3 import RefusingS3
 from tests.fakes.releases import SPEC
+from tests.fakes.store.refusing_s3 import RefusingS3
 from tests.local.core.servers import FILES, NO_BUCKET, STRANGER, TOKEN
 from tests.support.waiting import PATIENCE_S
 

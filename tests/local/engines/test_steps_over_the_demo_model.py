@@ -9,8 +9,8 @@ from slipway.tasks.adapters.clock import SystemClock
 from slipway.tasks.contracts.spec.question import SmokeQuestion
 from slipway.tasks.contracts.stored.plan import DatasetFile, Datasets, HubFile
 from slipway.tasks.steps import assemble, build, quantize
+from tests.fakes.documents.step_workspace import StepWorkspace
 from tests.fakes.releases import release
-from tests.fakes.step_workspace import StepWorkspace
 from tests.local.engines.demo_model import dataset
 from tests.support.paths import REPOSITORY
 

@@ -8,8 +8,8 @@ from slipway.tasks.contracts.stored.plan import PlanRequest
 from slipway.tasks.contracts.stored.release import Release
 from slipway.tasks.steps import assemble, build, download, plan, quantize
 from tests.fakes.hub import MemoryHub
-from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import spec
+from tests.fakes.store.object_store import MemoryObjectStore
 from tests.fakes.workspace import site
 from tests.support.paths import REPOSITORY
 

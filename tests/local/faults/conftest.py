@@ -8,8 +8,8 @@ import pytest
 
 from slipway.tasks.adapters.clock import SystemClock
 from slipway.tasks.adapters.store.s3 import S3ObjectStore
-from tests.fakes.cluster import ConnectedWorkspace
-from tests.fakes.faulty_s3 import FaultyS3
+from tests.fakes.kube.cluster import ConnectedWorkspace
+from tests.fakes.store.faulty_s3 import FaultyS3
 from tests.fakes.workspace import site as site_of
 from tests.local.core.servers import PLANTED, object_store  # noqa: F401 - a fixture
 from tests.local.faults.model import Model, PaperCluster, PaperModel, RealCluster

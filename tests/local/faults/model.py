@@ -16,8 +16,8 @@ from slipway.tasks.contracts.stored.release import RevertRequest
 from slipway.tasks.rollout.act.server_target import selected
 from slipway.tasks.serving.rendered.manifests import MODEL_LABEL, RELEASE_LABEL
 from slipway.tasks.steps import revert
-from tests.fakes import rollouts
-from tests.fakes.cluster import MemoryCluster
+from tests.fakes.documents import rollouts
+from tests.fakes.kube.cluster import MemoryCluster
 from tests.support.cluster_process import restart_counts
 from tests.support.waiting import until
 

@@ -7,7 +7,7 @@ import time
 from slipway.tasks.adapters.triton.triton_generate import GenerateStreams
 from slipway.tasks.contracts.site.telemetry import Telemetry
 from slipway.tasks.serving.rendered import commands
-from tests.fakes.otlp_collector import OtlpCollector
+from tests.fakes.servers.otlp_collector import OtlpCollector
 
 PATIENCE_S = 30
 QUESTION = "What is the capital of France?"

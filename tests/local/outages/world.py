@@ -18,10 +18,10 @@ from slipway.tasks.contracts.stored.release import PREVIOUS, RevertRequest
 from slipway.tasks.rollout.act.server_target import selected
 from slipway.tasks.serving.rendered.manifests import MODEL_LABEL
 from slipway.tasks.steps import drill, revert
-from tests.fakes import rollouts
-from tests.fakes.cluster import ConnectedWorkspace
 from tests.fakes.counted_load import CountedLoad
-from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.documents import rollouts
+from tests.fakes.kube.cluster import ConnectedWorkspace
+from tests.fakes.store.object_store import MemoryObjectStore
 from tests.fakes.workspace import site as site_of
 from tests.local.outages.hollow_cluster import SettlingClock
 from tests.support.paths import REPOSITORY

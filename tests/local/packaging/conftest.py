@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from local import environments
-from tests.fakes.airflow_server import PASSWORD, USER, AirflowServer
+from tests.fakes.servers.airflow_server import PASSWORD, USER, AirflowServer
 from tests.support.paths import REPOSITORY
 
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "slipway")

@@ -4,7 +4,7 @@ import hashlib
 from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote, urlsplit
 
-from tests.fakes.loopback_server import LoopbackServer
+from tests.fakes.servers.loopback_server import LoopbackServer
 
 MISSING = (
     b'<?xml version="1.0"?><Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message></Error>'

@@ -12,9 +12,9 @@ import yaml
 
 from slipway.cli.__main__ import COMMANDS
 from slipway.tasks.contracts.stored.channel import Channel
-from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.releases import release
-from tests.fakes.triton_http import TritonHttpServer
+from tests.fakes.servers.airflow_server import Frame, Script
+from tests.fakes.servers.triton_http import TritonHttpServer
 from tests.local.packaging.stored_objects import StoredObjects
 from tests.support.paths import REPOSITORY
 from tests.unit.cli.runs import DAG, nothing_to_do, planned, promoted, result

@@ -7,8 +7,8 @@ import pytest
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.steps import promote, roll_back, roll_out
-from tests.fakes import rollouts
-from tests.fakes.rollouts import channel, judged, published
+from tests.fakes.documents import rollouts
+from tests.fakes.documents.rollouts import channel, judged, published
 from tests.fakes.traffic import shares
 from tests.local.rollout.gateway_clients import GatewayClients
 from tests.local.rollout.in_threads import InThreads

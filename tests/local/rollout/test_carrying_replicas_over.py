@@ -10,7 +10,7 @@ import pytest
 from slipway.tasks.contracts.engine.scaling import Scaler
 from slipway.tasks.contracts.stored.release import RevertRequest
 from slipway.tasks.steps import revert
-from tests.fakes import rollouts
+from tests.fakes.documents import rollouts
 
 SERVING = {
     "image": "test/triton:good",

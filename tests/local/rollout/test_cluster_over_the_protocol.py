@@ -16,8 +16,8 @@ from slipway.tasks.adapters.kube.workload_state import is_available
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.site.site import StartBudget
 from tests.fakes.clock import WrongClock
-from tests.fakes.cluster_contract import *  # noqa: F403 - its tests are collected here
-from tests.fakes.cluster_contract import LABELS, service
+from tests.fakes.kube.cluster_contract import *  # noqa: F403 - its tests are collected here
+from tests.fakes.kube.cluster_contract import LABELS, service
 from tests.local.stand_in_cluster import LARGE_S
 from tests.unit.manifests.objects import base_objects
 

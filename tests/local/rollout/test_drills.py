@@ -16,9 +16,9 @@ from slipway.tasks.contracts.measured.drill import DrillReport, DrillRequest
 from slipway.tasks.contracts.measured.measurement import unpacked
 from slipway.tasks.contracts.spec.rollout import DrillSettings
 from slipway.tasks.steps import drill
-from tests.fakes import rollouts
+from tests.fakes.documents import rollouts
+from tests.fakes.documents.rollouts import channel
 from tests.fakes.releases import SPEC
-from tests.fakes.rollouts import channel
 from tests.local.rollout import stand_in
 from tests.support.waiting import until
 

@@ -17,9 +17,9 @@ from slipway.tasks.contracts.site.site import ObjectStoreSite
 from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
 from slipway.tasks.contracts.stored.lease import ENDED_HOLDERS_VARIABLE
 from slipway.tasks.contracts.stored.release import StepResult
-from tests.fakes import rollouts
+from tests.fakes.documents import rollouts
+from tests.fakes.documents.rollouts import channel
 from tests.fakes.releases import SPEC
-from tests.fakes.rollouts import channel
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
 from tests.support.waiting import PATIENCE_S, until

@@ -9,8 +9,8 @@ import urllib3
 
 from slipway.tasks.contracts.stored.release import RevertRequest
 from slipway.tasks.steps import revert, roll_back, roll_out
-from tests.fakes import rollouts
-from tests.fakes.rollouts import judged
+from tests.fakes.documents import rollouts
+from tests.fakes.documents.rollouts import judged
 from tests.local.rollout.kept_clients import GrpcKept, GrpcStreamKept, HttpStreamKept, OpenAiKept
 from tests.support.waiting import until
 

@@ -3,7 +3,7 @@
 from slipway.tasks.contracts.stored.release import RevertRequest
 from slipway.tasks.serving.rendered.manifests import release_uris
 from slipway.tasks.steps import revert
-from tests.fakes import rollouts
+from tests.fakes.documents import rollouts
 
 SERVING = {"image": "test/triton:good", "ready_timeout_s": 60}
 

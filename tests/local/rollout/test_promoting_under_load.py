@@ -5,8 +5,8 @@ import pytest
 from slipway.tasks.contracts.errors import ConflictError, InputError, UnavailableError
 from slipway.tasks.contracts.stored.release import RevertRequest
 from slipway.tasks.steps import promote, revert, roll_back, roll_out
-from tests.fakes import rollouts
-from tests.fakes.rollouts import channel, judged
+from tests.fakes.documents import rollouts
+from tests.fakes.documents.rollouts import channel, judged
 from tests.support.refused import refused
 
 NEVER_READY = {"unready"}

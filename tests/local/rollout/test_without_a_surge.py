@@ -6,7 +6,7 @@ import time
 from slipway.tasks.adapters.kube.workload_state import DEPLOYMENT
 from slipway.tasks.serving.rendered import manifests
 from slipway.tasks.steps import roll_back, roll_out
-from tests.fakes import rollouts
+from tests.fakes.documents import rollouts
 
 
 class Pods:

@@ -12,7 +12,7 @@ from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.plan import HubFile
 from tests.fakes.clock import ManualClock
 from tests.fakes.hub import MemoryFile
-from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.store.object_store import MemoryObjectStore
 
 KEY, OTHER = "a" * 64, "b" * 64
 PREFIX = f"s3://bucket/artifacts/build/{KEY}"

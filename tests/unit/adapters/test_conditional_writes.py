@@ -6,7 +6,7 @@ from slipway.cli.cluster.setup import conditional_writes
 from slipway.tasks.adapters.store.conditional_writes import check_conditional_writes
 from slipway.tasks.adapters.store.object_store import DeniedError, LostRaceError, UnsupportedError
 from slipway.tasks.contracts.errors import InputError, UnavailableError
-from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.store.object_store import MemoryObjectStore
 
 ROOT = "s3://models"
 

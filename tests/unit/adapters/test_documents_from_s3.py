@@ -10,7 +10,7 @@ from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from slipway.tasks.adapters.store.s3_errors import S3Errors
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.site.site import ObjectStoreSite
-from tests.fakes.loopback_server import LoopbackServer
+from tests.fakes.servers.loopback_server import LoopbackServer
 
 
 class Endless(BaseHTTPRequestHandler):

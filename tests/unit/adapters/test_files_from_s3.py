@@ -21,7 +21,7 @@ from slipway.tasks.adapters.store.s3_files import ATTEMPTS, ONE_CONNECTION_BYTES
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import ObjectStoreSite
 from tests.fakes.clock import ManualClock
-from tests.fakes.loopback_server import LoopbackServer
+from tests.fakes.servers.loopback_server import LoopbackServer
 
 ADDRESS = {"Bucket": "b", "Key": "k"}
 LONGEST_S = 60.0

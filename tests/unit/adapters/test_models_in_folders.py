@@ -12,8 +12,8 @@ from slipway.tasks.contracts.site.store_access import ACCOUNTS
 from slipway.tasks.contracts.stored.artifact import FOLDERS, Layout
 from slipway.tasks.contracts.stored.plan import PlanRequest
 from slipway.tasks.engines.preflight.sources import files_of_release
-from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import spec
+from tests.fakes.store.object_store import MemoryObjectStore
 
 FOLDER = "s3://models/acme/demo"
 LAYOUT = Layout("s3://slipway/team-a")

@@ -16,8 +16,8 @@ from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.site.site import MlflowSite
 from slipway.tasks.contracts.spec.spec import Source
 from slipway.tasks.contracts.stored.artifact import Layout
-from tests.fakes.loopback_server import LoopbackServer
-from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.servers.loopback_server import LoopbackServer
+from tests.fakes.store.object_store import MemoryObjectStore
 from tests.support.refused import refused
 
 FOLDER = "s3://models/1/models/m-abc/artifacts"

@@ -16,8 +16,8 @@ from slipway.tasks.contracts.stored.artifact import STAGES, Layout
 from slipway.tasks.contracts.stored.channel import HISTORY_LENGTH, Channel
 from slipway.tasks.contracts.stored.plan import DatasetFile, HubFile
 from tests.fakes.clock import ManualClock
-from tests.fakes.object_store import MemoryObjectStore
-from tests.fakes.old_stores import NOW, OldStore
+from tests.fakes.store.object_store import MemoryObjectStore
+from tests.fakes.store.old_stores import NOW, OldStore
 
 ELSEWHERE = Layout("s3://elsewhere/backup")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.fakes.object_store import MemoryObjectStore
-from tests.fakes.object_store_contract import ObjectStoreContract
+from tests.fakes.store.object_store import MemoryObjectStore
+from tests.fakes.store.object_store_contract import ObjectStoreContract
 
 
 class TestMemoryObjectStore(ObjectStoreContract):

@@ -9,8 +9,8 @@ from slipway.tasks.adapters.sign.kms import KmsSigner
 from slipway.tasks.adapters.sign.signatures import Signatures
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.stored.artifact import Layout
-from tests.fakes.kms_server import handler_for
-from tests.fakes.loopback_server import LoopbackServer
+from tests.fakes.servers.loopback_server import LoopbackServer
+from tests.fakes.store.kms_server import handler_for
 from tests.fakes.workspace import workspace
 
 KEY = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd"

@@ -17,8 +17,8 @@ from slipway.tasks.contracts.site.telemetry import Telemetry, Traces
 from slipway.tasks.contracts.wire.trace_context import is_trace_parent, trace_parent
 from slipway.tasks.jobs import Job, _traced
 from tests.fakes.hub import MemoryHub
-from tests.fakes.object_store import MemoryObjectStore
-from tests.fakes.otlp_collector import OtlpCollector, attributes_of
+from tests.fakes.servers.otlp_collector import OtlpCollector, attributes_of
+from tests.fakes.store.object_store import MemoryObjectStore
 from tests.fakes.workspace import workspace
 
 RESULT = "s3://bucket/result.json"

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from slipway.cli.__main__ import main
-from tests.fakes.airflow_server import PASSWORD, USER, AirflowServer
+from tests.fakes.servers.airflow_server import PASSWORD, USER, AirflowServer
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from slipway.cli.runs.follow import ORDER
 from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
 from slipway.tasks.contracts.spec.gate import Expectation
 from slipway.tasks.contracts.stored.release import REMEDY_PREFIX, StepResult
-from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.releases import release
+from tests.fakes.servers.airflow_server import Frame, Script
 
 DAG = "release__demo"
 STORED = ("download", "quantize")

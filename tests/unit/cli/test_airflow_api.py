@@ -8,8 +8,8 @@ from slipway.cli.airflow.api import Airflow, NoSuchDagError
 from slipway.cli.airflow.login import Login
 from slipway.cli.airflow.patience import PATIENCE_S, Silence
 from slipway.tasks.contracts.errors import InputError, UnavailableError
-from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script, ScriptedRun
-from tests.fakes.hostile_proxy import HostileProxy
+from tests.fakes.servers.airflow_server import PASSWORD, USER, Frame, Script, ScriptedRun
+from tests.fakes.servers.hostile_proxy import HostileProxy
 from tests.unit.cli.runs import DAG, failed, promoted
 
 

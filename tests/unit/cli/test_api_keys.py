@@ -9,7 +9,7 @@ from slipway.cli.cluster.key import create, key_table, revoke
 from slipway.tasks.adapters.kube.key_secret import KeySecret
 from slipway.tasks.contracts.api_keys import sha256_of_key
 from tests.fakes.clock import ManualClock
-from tests.fakes.cluster import MemoryCluster
+from tests.fakes.kube.cluster import MemoryCluster
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
 

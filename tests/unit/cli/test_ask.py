@@ -11,8 +11,8 @@ import yaml
 
 from slipway.cli.ask.generate import Piece
 from slipway.cli.ask.printed_answer import PrintedAnswer
-from tests.fakes.kube_api import NAMESPACE, KubeApiServer
-from tests.fakes.triton_http import TritonHttpServer
+from tests.fakes.kube.kube_api import NAMESPACE, KubeApiServer
+from tests.fakes.servers.triton_http import TritonHttpServer
 from tests.support.paths import REPOSITORY
 from tests.unit.cli.test_imports import HEAVY
 

@@ -15,7 +15,7 @@ from slipway.cli.ask.batch_files import ResultsFile, read_prompts
 from slipway.cli.ask.model_connection import ModelServers
 from slipway.cli.ask.prompt_sender import PromptSender
 from slipway.cli.exit_codes import INTERRUPTED
-from tests.fakes.triton_http import TritonHttpServer
+from tests.fakes.servers.triton_http import TritonHttpServer
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import PATIENCE_S, until
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from slipway.cli.json_documents import CompareDocument
-from tests.fakes.triton_http import TritonHttpServer
+from tests.fakes.servers.triton_http import TritonHttpServer
 
 
 def answering(text):

@@ -14,7 +14,7 @@ import pytest
 
 from slipway.cli.ask.conversation import Conversation
 from slipway.tasks.contracts.errors import InputError
-from tests.fakes.triton_http import INPUTS, TritonHttpServer
+from tests.fakes.servers.triton_http import INPUTS, TritonHttpServer
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import PATIENCE_S
 

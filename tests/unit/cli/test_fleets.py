@@ -13,8 +13,8 @@ from slipway.cli.runs import fleet_matrix
 from slipway.tasks.contracts.fit.ledger import Ledger, LevelCost
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
-from tests.fakes.airflow_server import Frame, Script, ScriptedRun
 from tests.fakes.releases import SPEC, release
+from tests.fakes.servers.airflow_server import Frame, Script, ScriptedRun
 from tests.unit.cli.runs import failed, planned, promoted, refused
 
 LAYOUT = Layout("s3://models")

@@ -10,7 +10,7 @@ from slipway.cli.airflow.api import Airflow, NoSuchDagError
 from slipway.cli.airflow.login import Login
 from slipway.cli.runs.follow import Follower, Progress, follow
 from slipway.cli.runs.screens import steps_table
-from tests.fakes.airflow_server import BEGAN, PASSWORD, USER, Frame, Script
+from tests.fakes.servers.airflow_server import BEGAN, PASSWORD, USER, Frame, Script
 from tests.support.waiting import PATIENCE_S
 from tests.unit.cli.runs import DAG, failed
 

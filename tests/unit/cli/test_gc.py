@@ -3,7 +3,7 @@
 import pytest
 
 from slipway.cli.json_documents import GcDocument
-from tests.fakes.airflow_server import Frame, Script
+from tests.fakes.servers.airflow_server import Frame, Script
 from tests.unit.cli.runs import failed, result
 
 DELETED = "deleted: artifact s3://b/artifacts/build/a/: 3 objects, 1.0 kB; no kept release needs build a"

@@ -8,7 +8,7 @@ import pytest
 from slipway.cli.ask.generate import GenerateClient
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.contracts.errors import InputError, UnavailableError
-from tests.fakes.triton_http import TritonHttpServer
+from tests.fakes.servers.triton_http import TritonHttpServer
 from tests.support.waiting import PATIENCE_S
 
 VLLM = ("text_input", "stream", "sampling_parameters", "exclude_input_in_output", "return_finish_reason")

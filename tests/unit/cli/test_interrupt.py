@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
+from tests.fakes.servers.airflow_server import PASSWORD, USER, Frame, Script
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import PATIENCE_S, until
 from tests.unit.cli.runs import DAG

@@ -12,7 +12,7 @@ from slipway.cli.json_documents import ExplainDocument, KeysDocument, StatusDocu
 from slipway.cli.runs.state import every_model_state, explained, model_state
 from slipway.tasks.contracts.api_keys import ApiKey
 from slipway.tasks.contracts.errors import UnavailableError
-from tests.fakes.airflow_server import ScriptedRun
+from tests.fakes.servers.airflow_server import ScriptedRun
 from tests.support.paths import REPOSITORY
 from tests.unit.cli.runs import DAG, promoted
 from tests.unit.cli.test_state import LAYOUT, LIVE, LOGIN, NOON, OLDER, Documents, Held, channel, gate_json

@@ -5,7 +5,7 @@ import webbrowser
 import pytest
 
 from slipway.cli.runs.follow import ORDER
-from tests.fakes.airflow_server import Frame, Script, ScriptedRun
+from tests.fakes.servers.airflow_server import Frame, Script, ScriptedRun
 from tests.unit.cli.runs import DAG, failed, promoted
 
 

@@ -7,8 +7,8 @@ import yaml
 
 from slipway.cli import step_process
 from slipway.tasks.contracts.stored.plan import Estimate
-from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.releases import SPEC, release
+from tests.fakes.servers.airflow_server import Frame, Script
 from tests.fakes.workspace import SITE
 from tests.unit.cli.runs import DAG, failed, nothing_to_do, planned
 

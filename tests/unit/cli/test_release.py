@@ -15,8 +15,8 @@ from slipway.cli import step_process
 from slipway.cli.json_documents import ReleaseDocument
 from slipway.cli.runs import revision_check
 from slipway.cli.runs.follow import ORDER
-from tests.fakes.airflow_server import Frame, Script
-from tests.fakes.loopback_server import LoopbackServer
+from tests.fakes.servers.airflow_server import Frame, Script
+from tests.fakes.servers.loopback_server import LoopbackServer
 from tests.fakes.workspace import SITE
 from tests.support.waiting import until
 from tests.unit.cli.runs import DAG, failed, nothing_to_do, promoted, refused, result

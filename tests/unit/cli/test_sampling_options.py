@@ -11,7 +11,7 @@ from slipway.cli.ask.printed_answer import PrintedAnswer
 from slipway.cli.ask.prompt_inputs import Sampling, prompt_inputs
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.wire.prompt_model import ModelInputs
-from tests.fakes.triton_http import INPUTS, TritonHttpServer
+from tests.fakes.servers.triton_http import INPUTS, TritonHttpServer
 
 OURS = (*INPUTS, "messages", "stop_words", "chat_template_kwargs")
 VLLM = ("text_input", "stream", "sampling_parameters", "exclude_input_in_output", "return_num_output_tokens")

@@ -20,8 +20,8 @@ from slipway.tasks.contracts.measured.gate import GateReport, Verdict
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.contracts.stored.lease import DAG_RUN
-from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
 from tests.fakes.releases import release
+from tests.fakes.servers.airflow_server import PASSWORD, USER, Frame, Script
 from tests.unit.cli.runs import DAG, gated, nothing_to_do, promoted
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

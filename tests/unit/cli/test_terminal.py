@@ -13,8 +13,8 @@ from slipway.cli import terminal
 from slipway.cli.__main__ import main
 from slipway.cli.runs import screens
 from slipway.cli.terminal import printable
-from tests.fakes.hostile_proxy import TERMINAL
-from tests.fakes.triton_http import TritonHttpServer
+from tests.fakes.servers.hostile_proxy import TERMINAL
+from tests.fakes.servers.triton_http import TritonHttpServer
 from tests.unit.cli.runs import DAG, failed
 
 CLI = Path(terminal.__file__).parent

@@ -12,7 +12,7 @@ import pytest
 
 from slipway.cli.__main__ import COMMANDS, function_of, main
 from slipway.tasks.contracts.errors import InputError
-from tests.fakes.airflow_server import PASSWORD, USER, Script
+from tests.fakes.servers.airflow_server import PASSWORD, USER, Script
 from tests.support.paths import REPOSITORY
 
 ARGUMENTS = {

@@ -14,9 +14,9 @@ from slipway.tasks.contracts.site.signing import fingerprint
 from slipway.tasks.contracts.stored.artifact import STAGES, Layout
 from slipway.tasks.steps import fetch_repository, publish
 from tests.fakes.hub import MemoryHub
-from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import release as planned_release
 from tests.fakes.signing_keys import SigningKey
+from tests.fakes.store.object_store import MemoryObjectStore
 from tests.fakes.workspace import workspace
 
 KEY = SigningKey()

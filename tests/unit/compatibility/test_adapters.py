@@ -8,9 +8,9 @@ import yaml
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.plan import Source
-from tests.fakes.eks_site import eks
-from tests.fakes.hub_with_adapters import HubWithAdapters
-from tests.fakes.planned_release import release_of
+from tests.fakes.documents.eks_site import eks
+from tests.fakes.documents.planned_release import release_of
+from tests.fakes.hubs.hub_with_adapters import HubWithAdapters
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
 

@@ -10,10 +10,10 @@ from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.engines.preflight.lora_memory import lora_bytes
 from slipway.tasks.engines.preflight.model_shape import shape_of
-from tests.fakes.eks_site import eks
-from tests.fakes.hub_with_adapters import HubWithAdapters
-from tests.fakes.planned_release import release_of
-from tests.fakes.public_hub import MODELS
+from tests.fakes.documents.eks_site import eks
+from tests.fakes.documents.planned_release import release_of
+from tests.fakes.hubs.hub_with_adapters import HubWithAdapters
+from tests.fakes.hubs.public_hub import MODELS
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
 

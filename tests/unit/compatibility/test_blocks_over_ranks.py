@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fakes.gpu_planning import asked, plan
+from tests.fakes.documents.gpu_planning import asked, plan
 from tests.support.refused import refused
 
 BLOCKS = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}

@@ -8,7 +8,7 @@ from slipway.tasks.engines.preflight.engine_options import check_options
 from slipway.tasks.engines.preflight.memory_fit import BATCHED_TOKENS, batched_tokens
 from slipway.tasks.engines.registry import planner_for
 from slipway.tasks.serving.rendered.groups import placed_together
-from tests.fakes.gpu_site import SHAPE, gpu_site
+from tests.fakes.documents.gpu_site import SHAPE, gpu_site
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused
 

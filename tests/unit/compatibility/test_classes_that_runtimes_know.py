@@ -5,7 +5,7 @@ import pytest
 from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS
 from slipway.tasks.contracts.site.triton_images import STATED_IMAGES
 from slipway.tasks.engines.upstream.tables import PACKAGES, table_of
-from tests.fakes.brought_models import LLAMA, Brought, plan
+from tests.fakes.hubs.brought_models import LLAMA, Brought, plan
 from tests.support.refused import refused
 
 ON_L4 = {"vllm": "NVIDIA-L4", "llmapi": "NVIDIA-L4"}

@@ -5,8 +5,8 @@ import pytest
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.step_needs import needs_gpu
 from slipway.tasks.contracts.site.site import Site
-from tests.fakes.gpu_planning import REPO, SITE, WITHOUT_MODELOPT, asked, plan
-from tests.fakes.public_hub import MODELS
+from tests.fakes.documents.gpu_planning import REPO, SITE, WITHOUT_MODELOPT, asked, plan
+from tests.fakes.hubs.public_hub import MODELS
 from tests.support.refused import refused
 
 SEVERAL_PARTS = [

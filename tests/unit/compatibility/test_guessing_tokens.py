@@ -10,10 +10,10 @@ from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.engines.huggingface.speculation import vllm_eagle3
 from slipway.tasks.engines.preflight.speculation import check_speculation
-from tests.fakes.eks_site import eks
+from tests.fakes.documents.eks_site import eks
+from tests.fakes.documents.planned_release import release_of
 from tests.fakes.hub import MemoryHub
-from tests.fakes.planned_release import release_of
-from tests.fakes.public_hub import MODELS, PublicHub
+from tests.fakes.hubs.public_hub import MODELS, PublicHub
 from tests.fakes.releases import SPEC as DEMO
 from tests.fakes.releases import spec as demo
 from tests.support.paths import REPOSITORY

@@ -4,7 +4,7 @@ import pytest
 
 from slipway.tasks.engines.preflight.memory_fit import sequence_bytes
 from slipway.tasks.engines.preflight.model_shape import shape_of
-from tests.fakes.brought_models import LLAMA, Brought, plan, spec_of
+from tests.fakes.hubs.brought_models import LLAMA, Brought, plan, spec_of
 from tests.support.refused import refused
 
 TOKENS = 131_072

@@ -3,7 +3,7 @@
 import pytest
 
 from slipway.tasks.engines.checkpoint.predicting_layers import lost_layers, predicting_layers, without_predicting_layers
-from tests.fakes.brought_models import LLAMA, Brought, plan
+from tests.fakes.hubs.brought_models import LLAMA, Brought, plan
 from tests.support.refused import refused
 
 MTP = {"speculative": {"method": "mtp", "num_tokens": 1}}

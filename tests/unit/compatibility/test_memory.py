@@ -7,7 +7,7 @@ from slipway.tasks.contracts.site.site import Gpu
 from slipway.tasks.engines.preflight.memory_fit import GIB, MemoryFit, lora_slots, need_of
 from slipway.tasks.engines.preflight.model_shape import check_parallel, shape_of
 from slipway.tasks.engines.preflight.suggestions import check_fit, queueing, suggestions_for
-from tests.fakes.public_hub import MODELS, weights_bytes
+from tests.fakes.hubs.public_hub import MODELS, weights_bytes
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused
 

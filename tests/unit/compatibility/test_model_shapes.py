@@ -4,9 +4,9 @@ import pytest
 
 from slipway.tasks.engines.preflight.memory_fit import need_of, sequence_bytes
 from slipway.tasks.engines.preflight.model_shape import missing_fields, shape_of
-from tests.fakes.gpu_planning import asked as planned
-from tests.fakes.gpu_planning import plan
-from tests.fakes.public_hub import MODELS, weights_bytes
+from tests.fakes.documents.gpu_planning import asked as planned
+from tests.fakes.documents.gpu_planning import plan
+from tests.fakes.hubs.public_hub import MODELS, weights_bytes
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused
 

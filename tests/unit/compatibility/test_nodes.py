@@ -3,7 +3,7 @@
 import pytest
 
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
-from tests.fakes.gpu_site import gpu_site
+from tests.fakes.documents.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused
 

@@ -8,7 +8,7 @@ from slipway.tasks.contracts.engine.overrides import Overrides
 from slipway.tasks.engines.checkpoint.config_reading import GENERATIONS, reading
 from slipway.tasks.engines.checkpoint.overriding import overridden
 from slipway.tasks.engines.passthrough import link_readable
-from tests.fakes.brought_models import LLAMA, Brought, plan, spec_of
+from tests.fakes.hubs.brought_models import LLAMA, Brought, plan, spec_of
 from tests.support.refused import refused
 
 SHORT = {**LLAMA, "max_position_embeddings": 40960, "rope_theta": 1e6}

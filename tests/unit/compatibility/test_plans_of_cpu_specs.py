@@ -6,8 +6,8 @@ import yaml
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from tests.fakes.planned_release import release_of
-from tests.fakes.public_hub import MODELS, PublicHub
+from tests.fakes.documents.planned_release import release_of
+from tests.fakes.hubs.public_hub import MODELS, PublicHub
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
 

@@ -14,11 +14,11 @@ from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.engines.preflight.memory_fit import GIB
-from tests.fakes.eks_site import eks
-from tests.fakes.object_store import MemoryObjectStore
-from tests.fakes.planned_release import release_of
-from tests.fakes.public_hub import PublicHub
+from tests.fakes.documents.eks_site import eks
+from tests.fakes.documents.planned_release import release_of
+from tests.fakes.hubs.public_hub import PublicHub
 from tests.fakes.releases import release
+from tests.fakes.store.object_store import MemoryObjectStore
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
 

@@ -3,7 +3,7 @@
 import pytest
 
 from slipway.tasks.engines.checkpoint.positions import positions_of
-from tests.fakes.brought_models import LLAMA, Brought, plan
+from tests.fakes.hubs.brought_models import LLAMA, Brought, plan
 from tests.support.refused import refused
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}

@@ -4,7 +4,7 @@ import pytest
 
 from bench.models import records
 from slipway.tasks.contracts.site.site import Site
-from tests.fakes.brought_models import LLAMA, Brought, plan
+from tests.fakes.hubs.brought_models import LLAMA, Brought, plan
 from tests.support.refused import refused
 
 A100, H100, L4 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-L4"

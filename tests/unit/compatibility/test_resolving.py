@@ -9,7 +9,7 @@ from slipway.tasks.contracts.site.signing import Signing
 from slipway.tasks.contracts.site.site import MlflowSite, PodShape
 from slipway.tasks.contracts.site.telemetry import Telemetry
 from slipway.tasks.contracts.stored.plan import Estimate
-from tests.fakes.gpu_site import GPUS, MULTINODE, SERVING, gpu_site
+from tests.fakes.documents.gpu_site import GPUS, MULTINODE, SERVING, gpu_site
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused
 

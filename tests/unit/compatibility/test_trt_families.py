@@ -3,7 +3,7 @@
 import pytest
 
 from slipway.tasks.engines.trtllm.families import CONVERTERS, QUANTIZED
-from tests.fakes.gpu_planning import asked, of_class, plan
+from tests.fakes.documents.gpu_planning import asked, of_class, plan
 from tests.support.refused import refused
 
 

@@ -1,6 +1,6 @@
 """Over how many ranks vLLM divides a vocabulary."""
 
-from tests.fakes.gpu_planning import asked, plan
+from tests.fakes.documents.gpu_planning import asked, plan
 from tests.support.refused import refused
 
 FORTY_HEADS = {"hidden_size": 5120, "num_attention_heads": 40}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fakes.brought_models import LLAMA, Brought, plan
+from tests.fakes.hubs.brought_models import LLAMA, Brought, plan
 from tests.support.refused import refused
 
 GIB = 2**30

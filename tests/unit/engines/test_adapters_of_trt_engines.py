@@ -8,7 +8,7 @@ import pytest
 from slipway.tasks.engines.checkpoint.calibration_texts import Texts
 from slipway.tasks.engines.trtllm.maker import TrtMaker
 from tests.fakes.releases import SPEC, spec
-from tests.fakes.tensorrt_llm_tools import install
+from tests.fakes.servers.tensorrt_llm_tools import install
 from tests.fixtures.adapters import write_adapter, write_model_with_adapters
 from tests.support.refused import refused
 

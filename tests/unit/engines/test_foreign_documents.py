@@ -15,7 +15,7 @@ from slipway.tasks.engines.checkpoint.files import check_weights, read_config
 from slipway.tasks.engines.checkpoint.foreign import EXPECTED, check_document, refusing
 from slipway.tasks.engines.checkpoint.positions import check_limits
 from slipway.tasks.engines.registry import planner_for
-from tests.fakes.eks_site import eks
+from tests.fakes.documents.eks_site import eks
 from tests.fakes.releases import SPEC
 from tests.support.refused import refused
 

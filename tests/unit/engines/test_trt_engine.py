@@ -10,7 +10,7 @@ from slipway.tasks.engines.trtllm.maker import TrtMaker
 from slipway.tasks.engines.trtllm.readback import check_positions
 from slipway.tasks.engines.trtllm.vocabulary import VOCABULARY
 from tests.fakes.releases import SPEC, spec
-from tests.fakes.tensorrt_llm_tools import install
+from tests.fakes.servers.tensorrt_llm_tools import install
 from tests.fixtures.odd_checkpoints import FORMS, LLAMA3, config_of
 from tests.support.refused import refused
 

@@ -16,9 +16,9 @@ from slipway.tasks.contracts.fit.resolution import resolve
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.serving.rendered import manifests, scaling
 from tests.contracts.recorded import check_object, contract
-from tests.fakes.gpu_site import gpu_site
+from tests.fakes.documents.gpu_site import gpu_site
+from tests.fakes.documents.rollouts import version
 from tests.fakes.releases import SPEC, spec
-from tests.fakes.rollouts import version
 from tests.fakes.workspace import site
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY

@@ -7,7 +7,7 @@ import pytest
 
 from slipway.tasks.serving.pod import ready
 from slipway.tasks.serving.rendered import commands, groups, manifests
-from tests.fakes.gpu_site import gpu_site
+from tests.fakes.documents.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, release
 from tests.support.paths import REPOSITORY
 

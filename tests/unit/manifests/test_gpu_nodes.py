@@ -15,7 +15,7 @@ from slipway.tasks.contracts.fit.resolution import ResolvedRelease, resolve
 from slipway.tasks.contracts.fit.site_objects import site_objects
 from slipway.tasks.contracts.site.site import Site
 from tests.contracts.recorded import check_object, contract
-from tests.fakes.eks_site import eks
+from tests.fakes.documents.eks_site import eks
 from tests.fakes.releases import SPEC, spec
 from tests.support.kubernetes_schemas import validate
 from tests.support.refused import refused

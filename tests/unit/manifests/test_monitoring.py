@@ -15,7 +15,7 @@ from slipway.tasks.rollout.act.channel_metrics import DESCRIPTIONS
 from slipway.tasks.serving.openai_api.generation.metrics import AnswerMetrics
 from slipway.tasks.serving.rendered import manifests
 from tests.contracts.recorded import check_object, contract
-from tests.fakes.rollouts import version
+from tests.fakes.documents.rollouts import version
 from tests.fakes.workspace import site
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY

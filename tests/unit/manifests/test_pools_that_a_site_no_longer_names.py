@@ -10,8 +10,8 @@ from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.node_objects import node_objects
 from slipway.tasks.contracts.site.site import Site
 from tests.fakes.clock import ManualClock
-from tests.fakes.cluster import MemoryCluster
-from tests.fakes.eks_site import eks
+from tests.fakes.documents.eks_site import eks
+from tests.fakes.kube.cluster import MemoryCluster
 
 L4 = "slipway-nvidia-l4"
 

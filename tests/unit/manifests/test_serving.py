@@ -26,9 +26,9 @@ from slipway.tasks.serving.openai_api import process
 from slipway.tasks.serving.pod import drain, lead
 from slipway.tasks.serving.rendered import front, front_keys, manifests
 from tests.contracts.recorded import check_object, check_writable, contract
-from tests.fakes.eks_site import eks
+from tests.fakes.documents.eks_site import eks
+from tests.fakes.documents.rollouts import version
 from tests.fakes.releases import SPEC
-from tests.fakes.rollouts import version
 from tests.fakes.workspace import site as site_of
 from tests.support.goldens import GOLDEN, check_golden
 from tests.support.kubernetes_schemas import validate

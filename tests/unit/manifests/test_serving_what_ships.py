@@ -13,8 +13,8 @@ from slipway.tasks.serving.pod import lead
 from slipway.tasks.serving.rendered import groups, manifests
 from tests.contracts.recorded import check_command, check_object, contract
 from tests.fakes.clock import ManualClock
-from tests.fakes.eks_site import eks
-from tests.fakes.leader_pods import GROUP_KEY, Pods, install_mpi, pod
+from tests.fakes.documents.eks_site import eks
+from tests.fakes.kube.leader_pods import GROUP_KEY, Pods, install_mpi, pod
 from tests.fakes.releases import release
 from tests.support.goldens import check_goldens
 from tests.support.kubernetes_schemas import validate

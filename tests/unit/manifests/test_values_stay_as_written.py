@@ -11,8 +11,8 @@ from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.kubernetes_text import REFERENCES, check_pod_values, container_values
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.serving.rendered import groups, manifests
-from tests.fakes.eks_site import eks
-from tests.fakes.kubernetes_expansion import expanded
+from tests.fakes.documents.eks_site import eks
+from tests.fakes.kube.kubernetes_expansion import expanded
 from tests.fakes.releases import release
 from tests.support.paths import REPOSITORY
 

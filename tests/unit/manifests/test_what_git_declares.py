@@ -5,7 +5,7 @@ import yaml
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.fit.site_objects import site_objects
 from slipway.tasks.contracts.site.site import Site
-from tests.fakes.eks_site import FILE, eks
+from tests.fakes.documents.eks_site import FILE, eks
 from tests.support.paths import REPOSITORY
 from tests.unit.manifests.objects import MANIFESTS
 

@@ -1,6 +1,6 @@
 """Anthropic's /v1/messages: what the model is asked, documents and events, and errors in that API's own form.
 
-tests/local/serving/test_other_clients.py sends Anthropic's own package.
+tests/local/serving/openai_routes/test_other_clients.py sends Anthropic's own package.
 """
 
 import json

@@ -15,7 +15,7 @@ from slipway.tasks.serving.openai_api.requests.openai import read_chat, read_com
 from slipway.tasks.serving.rendered.repository import render
 from tests.support.paths import REPOSITORY
 from tests.unit.openai_api.models import model_of
-from tests.unit.serving.test_gpu_repositories import VALUES
+from tests.unit.serving.rendered.test_gpu_repositories import VALUES
 
 TABLE = re.compile(r"^\| (.*) \| (yes|no) \| (yes|no) \| (yes|no) \| (yes|no) \|$", re.MULTILINE)
 KINDS = ("openvino", "trt-engine", "llmapi", "vllm")

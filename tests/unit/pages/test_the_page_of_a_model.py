@@ -9,8 +9,19 @@ from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.pages.model import read_model
 from slipway.tasks.pages.models import Doing
 from slipway.tasks.pages.templates import render
-from tests.fakes.page_documents import PageDocuments
-from tests.fakes.refused_release import ANSWERS, CANDIDATE, LIVE, RIGHT, RUN, WRONG, canary, documents, gate, promoted
+from tests.fakes.documents.page_documents import PageDocuments
+from tests.fakes.documents.refused_release import (
+    ANSWERS,
+    CANDIDATE,
+    LIVE,
+    RIGHT,
+    RUN,
+    WRONG,
+    canary,
+    documents,
+    gate,
+    promoted,
+)
 from tests.support.strange_pages import Structure
 
 LAYOUT = Layout("s3://bucket")

@@ -6,8 +6,8 @@ from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.release import Failure
 from slipway.tasks.pages.run import read_run
-from tests.fakes.page_documents import PageDocuments
-from tests.fakes.refused_release import CANDIDATE, RIGHT, RUN, documents, gate, results
+from tests.fakes.documents.page_documents import PageDocuments
+from tests.fakes.documents.refused_release import CANDIDATE, RIGHT, RUN, documents, gate, results
 
 LAYOUT = Layout("s3://bucket")
 NOW = datetime(2026, 1, 31, tzinfo=UTC)

@@ -11,8 +11,8 @@ from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.pages.models import DAYS, PAGE_ROWS, Doing, Link, read_rows, window
 from slipway.tasks.pages.reading import Stored
 from slipway.tasks.pages.templates import render
-from tests.fakes.page_documents import PageDocuments
-from tests.fakes.refused_release import LIVE, SUMMARIES, documents
+from tests.fakes.documents.page_documents import PageDocuments
+from tests.fakes.documents.refused_release import LIVE, SUMMARIES, documents
 from tests.support.strange_pages import Structure
 
 LAYOUT = Layout("s3://bucket")

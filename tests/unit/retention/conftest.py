@@ -1,6 +1,6 @@
 import pytest
 
-from tests.fakes.old_stores import OldStore
+from tests.fakes.store.old_stores import OldStore
 
 
 @pytest.fixture

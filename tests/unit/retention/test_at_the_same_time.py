@@ -22,10 +22,10 @@ from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.retention.ledger import Ledger
 from slipway.tasks.retention.sweep import Sweep
 from tests.fakes.clock import ManualClock
-from tests.fakes.cluster import in_memory
-from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.kube.cluster import in_memory
 from tests.fakes.releases import release
 from tests.fakes.stepping import Actor, CrashedError, play
+from tests.fakes.store.object_store import MemoryObjectStore
 from tests.support.seeds import dice
 
 pytestmark = pytest.mark.timeout(200)  # hundreds of orders, with threads

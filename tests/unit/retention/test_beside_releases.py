@@ -15,9 +15,9 @@ from slipway.tasks.retention.sweep import Sweep
 from slipway.tasks.rollout.act.revert import revert
 from slipway.tasks.steps import promote, roll_back, roll_out
 from tests.fakes.clock import ManualClock
-from tests.fakes.cluster import MemoryCluster, in_memory
-from tests.fakes.object_store import MemoryObjectStore
-from tests.fakes.rollouts import channel, judged, published, version
+from tests.fakes.documents.rollouts import channel, judged, published, version
+from tests.fakes.kube.cluster import MemoryCluster, in_memory
+from tests.fakes.store.object_store import MemoryObjectStore
 from tests.support.seeds import dice
 
 pytestmark = pytest.mark.timeout(100)

@@ -10,8 +10,8 @@ from slipway.tasks.adapters.store.heads import Heads
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.retention import Deletion, RetentionPolicy
 from slipway.tasks.steps import roll_out
-from tests.fakes.old_stores import OldStore
 from tests.fakes.stepping import Actor, CrashedError, play
+from tests.fakes.store.old_stores import OldStore
 
 
 def test_releases_that_the_channel_names_keep_their_artifacts_whatever_their_age(old):

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.fakes.cluster import in_memory
+from tests.fakes.kube.cluster import in_memory
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from slipway.tasks.contracts.measured.canary import CanaryRecord
 from slipway.tasks.rollout.act.canary_routes import STATE, CanaryRoutes
 from slipway.tasks.rollout.decide.canary import Phase, State
 from slipway.tasks.steps import promote, roll_back, roll_out
-from tests.fakes.cluster import KilledError, in_memory, standing
+from tests.fakes.documents.rollouts import channel, check_by_plan, judged, published, released, version
+from tests.fakes.kube.cluster import KilledError, in_memory, standing
 from tests.fakes.releases import spec
-from tests.fakes.rollouts import channel, check_by_plan, judged, published, released, version
 from tests.fakes.traffic import MemoryTraffic, shares
 from tests.support.refused import refused
 

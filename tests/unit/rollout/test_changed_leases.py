@@ -12,8 +12,8 @@ from slipway.tasks.contracts.stored.lease import DAG_RUN
 from slipway.tasks.rollout.act.release_lock import ReleaseLock
 from slipway.tasks.steps import promote, roll_back, roll_out
 from tests.fakes.clock import ManualClock
-from tests.fakes.cluster import standing
-from tests.fakes.rollouts import channel, judged, published, released, version
+from tests.fakes.documents.rollouts import channel, judged, published, released, version
+from tests.fakes.kube.cluster import standing
 from tests.support.refused import refused
 
 NAME = "slipway-demo"

@@ -17,7 +17,7 @@ from slipway.tasks.contracts.stored.release import UnchangedRun
 from slipway.tasks.contracts.wire import exposition
 from slipway.tasks.rollout.act.channel_metrics import ChannelMetrics
 from tests.fakes.clock import ManualClock
-from tests.fakes.rollouts import version
+from tests.fakes.documents.rollouts import version
 from tests.fakes.workspace import workspace as fake_workspace
 from tests.support.waiting import PATIENCE_S
 

@@ -9,7 +9,7 @@ from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.rollout.act.channel_store import ATTEMPTS, FIRST_PAUSE_S, LONGEST_PAUSE_S, ChannelStore
 from tests.fakes.clock import ManualClock
-from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.store.object_store import MemoryObjectStore
 
 NOW = ManualClock().now()
 

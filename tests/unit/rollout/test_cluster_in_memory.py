@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from tests.fakes.clock import ManualClock
-from tests.fakes.cluster import MemoryCluster
-from tests.fakes.cluster_contract import *  # noqa: F403 - its tests are collected here
+from tests.fakes.kube.cluster import MemoryCluster
+from tests.fakes.kube.cluster_contract import *  # noqa: F403 - its tests are collected here
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from slipway.tasks.contracts.spec.rollout import DrillSettings
 from slipway.tasks.contracts.stored.release import RevertRequest
 from slipway.tasks.steps import drill, revert, roll_out
 from tests.fakes.clock import ManualClock
-from tests.fakes.cluster import KilledError, MemoryCluster, in_memory, standing
 from tests.fakes.counted_load import LATENCY_S, CountedLoad
-from tests.fakes.rollouts import channel, judged, released, version
+from tests.fakes.documents.rollouts import channel, judged, released, version
+from tests.fakes.kube.cluster import KilledError, MemoryCluster, in_memory, standing
 
 ASKED = DrillRequest(name="demo", run="run-9", settings=DrillSettings(request_rate=2.0, seconds=30))
 FIRST, SECOND = version(1).id, version(2).id

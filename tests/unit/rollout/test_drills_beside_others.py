@@ -9,9 +9,9 @@ from slipway.tasks.rollout.act.reconciler import RolloutReconciler
 from slipway.tasks.rollout.decide.blue_green import Goal
 from slipway.tasks.steps import promote, roll_out
 from tests.fakes.clock import ManualClock
-from tests.fakes.cluster import MemoryCluster, in_memory, standing
+from tests.fakes.documents.rollouts import channel, judged, published, released, version
+from tests.fakes.kube.cluster import MemoryCluster, in_memory, standing
 from tests.fakes.releases import SPEC
-from tests.fakes.rollouts import channel, judged, published, released, version
 from tests.support.refused import refused
 from tests.unit.rollout.test_drilling import FIRST, SECOND, AskedLoad, drilled, report_of, two_releases
 

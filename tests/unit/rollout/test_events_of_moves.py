@@ -10,7 +10,7 @@ from slipway.tasks.adapters.kube.kube import Cluster
 from slipway.tasks.contracts.errors import UnavailableError
 from slipway.tasks.rollout.act.revert import revert
 from slipway.tasks.steps import promote, roll_back, roll_out
-from tests.fakes.rollouts import judged, released, version
+from tests.fakes.documents.rollouts import judged, released, version
 from tests.support.kubernetes_schemas import validate
 from tests.unit.manifests.objects import named
 

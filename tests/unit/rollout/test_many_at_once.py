@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from slipway.tasks.contracts.errors import ConflictError, PipelineError, UnavailableError
 from slipway.tasks.rollout.act.revert import restore, revert
 from slipway.tasks.steps import drill, promote, roll_back, roll_out
-from tests.fakes.cluster import in_memory, standing
-from tests.fakes.rollouts import channel, judged, published, released, version
+from tests.fakes.documents.rollouts import channel, judged, published, released, version
+from tests.fakes.kube.cluster import in_memory, standing
 from tests.fakes.stepping import Actor, play
 from tests.unit.rollout.test_drilling import ASKED, AskedLoad
 

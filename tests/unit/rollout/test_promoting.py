@@ -5,8 +5,8 @@ import pytest
 from slipway.tasks.adapters.store.object_store import NotFoundError
 from slipway.tasks.contracts.errors import ConflictError, InputError
 from slipway.tasks.steps import promote, roll_back, roll_out
-from tests.fakes.cluster import standing
-from tests.fakes.rollouts import channel, judged, released, version
+from tests.fakes.documents.rollouts import channel, judged, released, version
+from tests.fakes.kube.cluster import standing
 
 
 def rolled_out(workspace, number, verdict="passed", **changes):

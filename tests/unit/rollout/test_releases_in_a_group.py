@@ -6,8 +6,8 @@ from slipway.tasks.contracts.errors import ConflictError, UnavailableError
 from slipway.tasks.contracts.stored.release import RevertRequest
 from slipway.tasks.serving.rendered import groups
 from slipway.tasks.steps import promote, revert, roll_back, roll_out
-from tests.fakes.cluster import KilledError, in_memory, standing
-from tests.fakes.rollouts import channel, judged, published, released, version
+from tests.fakes.documents.rollouts import channel, judged, published, released, version
+from tests.fakes.kube.cluster import KilledError, in_memory, standing
 from tests.support.refused import refused
 
 CHAT = {"serving": {"group": "chat"}}

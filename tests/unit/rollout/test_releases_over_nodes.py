@@ -5,10 +5,10 @@ import pytest
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.serving.rendered import manifests
 from slipway.tasks.steps import promote, roll_back, roll_out
-from tests.fakes.cluster import in_memory, standing
-from tests.fakes.gpu_site import gpu_site
+from tests.fakes.documents.gpu_site import gpu_site
+from tests.fakes.documents.rollouts import channel, judged, published, version
+from tests.fakes.kube.cluster import in_memory, standing
 from tests.fakes.releases import SPEC
-from tests.fakes.rollouts import channel, judged, published, version
 from tests.support.refused import refused
 
 SITE = gpu_site().model_dump(mode="json", exclude={"apiVersion", "kind", "name"})

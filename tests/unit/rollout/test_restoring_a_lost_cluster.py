@@ -7,8 +7,8 @@ import pytest
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.release import RevertRequest
 from slipway.tasks.steps import revert, roll_out
-from tests.fakes.cluster import in_memory, standing
-from tests.fakes.rollouts import channel, published, released, version
+from tests.fakes.documents.rollouts import channel, published, released, version
+from tests.fakes.kube.cluster import in_memory, standing
 
 LOST = RevertRequest(name="demo", run="run-9", to="live")
 

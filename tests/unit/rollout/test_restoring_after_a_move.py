@@ -6,8 +6,8 @@ from slipway.tasks.contracts.errors import UnavailableError
 from slipway.tasks.contracts.stored.release import RevertRequest
 from slipway.tasks.serving.rendered.manifests import release_uris
 from slipway.tasks.steps import revert
-from tests.fakes.cluster import standing
-from tests.fakes.rollouts import channel, moved, released
+from tests.fakes.documents.rollouts import channel, moved, released
+from tests.fakes.kube.cluster import standing
 
 RESTORE = RevertRequest(name="demo", run="run-9", to="live")
 ROLL_BACK = RevertRequest(name="demo", run="run-10")

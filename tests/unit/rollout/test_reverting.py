@@ -9,8 +9,8 @@ from slipway.tasks.contracts.site.authentication import Authentication
 from slipway.tasks.contracts.stored.release import RevertRequest
 from slipway.tasks.serving.rendered.manifests import keys_secret
 from slipway.tasks.steps import revert, roll_back, roll_out
-from tests.fakes.cluster import in_memory, standing
-from tests.fakes.rollouts import channel, published, released, version
+from tests.fakes.documents.rollouts import channel, published, released, version
+from tests.fakes.kube.cluster import in_memory, standing
 
 ASKED = RevertRequest(name="demo", run="run-9", reason="it repeats itself")
 

@@ -5,8 +5,8 @@ import pytest
 from slipway.tasks.contracts.stored.release import Failure
 from slipway.tasks.rollout.act import server_target
 from slipway.tasks.steps import promote, roll_back, roll_out
-from tests.fakes.cluster import standing
-from tests.fakes.rollouts import channel, judged, released, reported, version
+from tests.fakes.documents.rollouts import channel, judged, released, reported, version
+from tests.fakes.kube.cluster import standing
 
 
 def test_a_refused_candidate_goes_and_the_live_release_stays_untouched(workspace, cluster):

@@ -6,8 +6,8 @@ import pytest
 
 from slipway.tasks.contracts.errors import ConflictError, InputError, UnavailableError
 from slipway.tasks.steps import promote, roll_out
-from tests.fakes.cluster import KilledError, standing
-from tests.fakes.rollouts import judged, released, version
+from tests.fakes.documents.rollouts import judged, released, version
+from tests.fakes.kube.cluster import KilledError, standing
 from tests.support.refused import refused
 
 

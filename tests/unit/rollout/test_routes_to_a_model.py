@@ -5,8 +5,8 @@ import pytest
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.release import RevertRequest
 from slipway.tasks.steps import promote, revert, roll_back, roll_out
-from tests.fakes.cluster import in_memory
-from tests.fakes.rollouts import judged, published, released, version
+from tests.fakes.documents.rollouts import judged, published, released, version
+from tests.fakes.kube.cluster import in_memory
 from tests.support.refused import refused
 
 HOSTS = {"host": "{name}.example.com", "grpc_host": "{name}-grpc.example.com"}

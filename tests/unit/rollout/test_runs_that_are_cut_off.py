@@ -7,8 +7,8 @@ import pytest
 from slipway.tasks.contracts.errors import UnavailableError
 from slipway.tasks.rollout.act.revert import restore, revert
 from slipway.tasks.steps import roll_out
-from tests.fakes.cluster import standing
-from tests.fakes.rollouts import channel, released, version
+from tests.fakes.documents.rollouts import channel, released, version
+from tests.fakes.kube.cluster import standing
 
 RUN = "rollback__demo/run-9"
 

@@ -5,10 +5,10 @@ import pytest
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.release import RevertRequest
 from slipway.tasks.steps import promote, revert, roll_back, roll_out
-from tests.fakes.cluster import KilledError, in_memory
-from tests.fakes.gpu_site import gpu_site
+from tests.fakes.documents.gpu_site import gpu_site
+from tests.fakes.documents.rollouts import channel, judged, published, released, version
+from tests.fakes.kube.cluster import KilledError, in_memory
 from tests.fakes.releases import SPEC
-from tests.fakes.rollouts import channel, judged, published, released, version
 
 HPA, KEDA = {"scaler": {"kind": "hpa"}}, {"scaler": {"kind": "keda", "prometheus": "http://prometheus:9090"}}
 SCALED = {"serving": {"replicas": {"min": 1, "max": 8}, "autoscale": {"metric": "request_rate", "target": 5}}}

@@ -4,9 +4,9 @@ import pytest
 
 from slipway.tasks.rollout.act.revert import revert
 from slipway.tasks.steps import promote, roll_back, roll_out
-from tests.fakes.cluster import KilledError, in_memory, standing
-from tests.fakes.object_store import MemoryObjectStore
-from tests.fakes.rollouts import channel, judged, published, released, version
+from tests.fakes.documents.rollouts import channel, judged, published, released, version
+from tests.fakes.kube.cluster import KilledError, in_memory, standing
+from tests.fakes.store.object_store import MemoryObjectStore
 
 NEW = version(3, rollout={"keep": 1}, serving={"replicas": {"min": 2, "max": 2}})
 

@@ -9,9 +9,9 @@ from slipway.tasks.rollout.act.revert import restore
 from slipway.tasks.rollout.act.revert import revert as put_back
 from slipway.tasks.serving.rendered import manifests
 from slipway.tasks.steps import benchmark, promote, revert, roll_back, roll_out
-from tests.fakes.cluster import KilledError, in_memory, standing
+from tests.fakes.documents.rollouts import channel, check_by_plan, judged, published, released, version
+from tests.fakes.kube.cluster import KilledError, in_memory, standing
 from tests.fakes.releases import SPEC, spec
-from tests.fakes.rollouts import channel, check_by_plan, judged, published, released, version
 from tests.support.refused import refused
 
 HPA = {"scaler": {"kind": "hpa"}}

@@ -16,10 +16,10 @@ from slipway.tasks.serving.rendered.repository import render
 from slipway.tasks.steps import build, download, plan, quantize
 from tests.contracts.recorded import check_document, contract
 from tests.fakes.clock import ManualClock
-from tests.fakes.eks_site import eks
+from tests.fakes.documents.eks_site import eks
 from tests.fakes.hub import MemoryHub
-from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, spec
+from tests.fakes.store.object_store import MemoryObjectStore
 from tests.fixtures.adapters import ATTENTION, TINY, adapter_files
 from tests.support.paths import REPOSITORY
 

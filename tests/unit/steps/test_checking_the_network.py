@@ -11,10 +11,10 @@ from slipway.tasks.contracts.site.network_check import AllReduce, NetworkRecord
 from slipway.tasks.serving.rendered import network_check
 from slipway.tasks.steps import check_network
 from tests.contracts.recorded import check_object, contract
-from tests.fakes.cluster import in_memory
-from tests.fakes.gpu_site import gpu_site
+from tests.fakes.documents.gpu_site import gpu_site
+from tests.fakes.documents.rollouts import version
+from tests.fakes.kube.cluster import in_memory
 from tests.fakes.releases import SPEC
-from tests.fakes.rollouts import version
 from tests.support.refused import refused
 from tests.unit.manifests.objects import MANIFESTS, violations
 

@@ -34,7 +34,7 @@ def end_s(nodes: int) -> int:
     """Maximum seconds from SIGTERM to mpirun until it and every rank have ended.
 
     Open MPI 4.1.8 ends the ranks of its own node first, and then those of all other nodes together
-    (tests/local/serving/test_ranks_over_nodes.py).
+    (tests/local/serving/models/test_ranks_over_nodes.py).
     """
     one_node = 2 * KILL_AFTER_S
     return one_node if nodes == 1 else 2 * one_node

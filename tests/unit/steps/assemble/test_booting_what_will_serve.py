@@ -9,8 +9,8 @@ import pytest
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.serving.pod.boot import BootPlace
 from slipway.tasks.steps import assemble
+from tests.fakes.documents.step_workspace import StepWorkspace
 from tests.fakes.releases import release, spec
-from tests.fakes.step_workspace import StepWorkspace
 from tests.support.paths import REPOSITORY
 
 TEMPLATES = REPOSITORY / "model_repository_templates"

@@ -1,8 +1,8 @@
 """build without what it is made from."""
 
 from slipway.tasks.steps import build
+from tests.fakes.documents.step_workspace import StepWorkspace
 from tests.fakes.releases import release
-from tests.fakes.step_workspace import StepWorkspace
 from tests.support.refused import refused
 
 

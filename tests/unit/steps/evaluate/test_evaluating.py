@@ -12,8 +12,8 @@ from slipway.tasks.contracts.measured.harness import HarnessReport, Score
 from slipway.tasks.contracts.stored.plan import DatasetFile, HubFile
 from slipway.tasks.contracts.stored.release import StepResult
 from slipway.tasks.steps import evaluate
-from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, release
+from tests.fakes.store.object_store import MemoryObjectStore
 from tests.fakes.workspace import SITE, workspace
 from tests.support.refused import refused
 

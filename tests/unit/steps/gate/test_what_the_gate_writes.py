@@ -10,7 +10,7 @@ from slipway.tasks.contracts.measured.measurement import AnswerRow
 from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.contracts.stored.release import StepResult
 from slipway.tasks.steps import gate
-from tests.fakes.refused_release import SUMMARIES
+from tests.fakes.documents.refused_release import SUMMARIES
 from tests.fakes.releases import SPEC, release
 from tests.fakes.workspace import workspace
 

@@ -9,8 +9,8 @@ from slipway.tasks.contracts.stored.plan import PlanRequest
 from slipway.tasks.contracts.stored.release import Release
 from slipway.tasks.steps import plan
 from tests.fakes.hub import MemoryHub
-from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, spec
+from tests.fakes.store.object_store import MemoryObjectStore
 from tests.fakes.workspace import SHAPE, SITE, workspace
 from tests.fakes.workspace import site as site_with
 from tests.support.refused import refused

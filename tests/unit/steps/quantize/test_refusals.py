@@ -4,8 +4,8 @@ import pytest
 
 from slipway.tasks.contracts.stored.plan import DatasetFile, Datasets, HubFile
 from slipway.tasks.steps import quantize
+from tests.fakes.documents.step_workspace import StepWorkspace
 from tests.fakes.releases import release
-from tests.fakes.step_workspace import StepWorkspace
 from tests.support.refused import refused
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from slipway.tasks.contracts.stored.plan import DatasetFile, HubFile
 from slipway.tasks.steps.smoke_test import quality_questions
+from tests.fakes.documents.step_workspace import StepWorkspace
 from tests.fakes.releases import SPEC, release
-from tests.fakes.step_workspace import StepWorkspace
 from tests.support.refused import refused
 
 DATASET = "hf://datasets/org/questions@main/a.jsonl"

@@ -1,0 +1,111 @@
+"""Writes docs/clients.md: what current clients send to a release, and what it answers.
+
+    PYTHONPATH=.slipway/envs/dev/lib/python3.11/site-packages .slipway/envs/tasks/bin/python \\
+        -m tests.local.serving.openai_routes.transcripts http://ADDRESS:8000 demo-llama
+
+The clients are those of test_other_clients.py, in their own environments: `python3 -m local.environments clients` and
+`npm ci --prefix tests/local/serving/openai_routes/ai`.
+"""
+
+import datetime as dt
+import importlib.metadata
+import json
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+import httpx
+
+from tests.local.serving.openai_routes.exchanges import Recorder
+from tests.local.serving.openai_routes.test_other_clients import CLIENTS, OF_NODE, QUESTION, aiperf, run
+from tests.support.paths import REPOSITORY
+from tests.unit.openai_api.test_guidellm import BODIES, RESPONSES
+
+PAGE = REPOSITORY / "docs" / "clients.md"
+HEAD = """# Clients
+
+What current clients send to a release of the demo's model, and what it answers: two turns with a tool, whole and streamed. A command
+wrote this page on {date} (tests/local/serving/openai_routes/transcripts.py); the same clients are tests (tests/local/serving/openai_routes/test_other_clients.py).
+Of requests that differ in their texts alone, the first stands here with their number. The demo's model was taught a few questions;
+what it says in a second turn has no meaning.
+"""
+WIDTH, LONGEST = 128, 48
+"""Characters of a line, and of a text within a request."""
+GUIDELLM = "guidellm 0.8.1, its bodies"
+PYTHON = ("openai", "langchain", "instructor", "agents", "litellm", "anthropic", "pydantic_ai")
+PACKAGES = {"langchain": "langchain-openai", "agents": "openai-agents", "pydantic_ai": "pydantic-ai-slim"}
+
+
+def main(url, model):
+    sections = [HEAD.format(date=dt.datetime.now(tz=dt.UTC).date())]
+    for title, ask in clients(model).items():
+        with Recorder(url) as recorder, tempfile.TemporaryDirectory() as folder:
+            ask(recorder.url, Path(folder))
+        sections.append(section(title, recorder.exchanges))
+    PAGE.write_text("\n".join(sections))
+
+
+def clients(model):
+    """What runs each client against an address, by its name and version."""
+    found = {}
+    for name in PYTHON:
+        command = [CLIENTS / "python", Path(__file__).with_name(f"{name}_client.py")]
+        found[titled(PACKAGES.get(name, name))] = lambda url, folder, command=command: run(
+            [*command, url, model, QUESTION], folder
+        )
+    of_node = json.loads((OF_NODE / "package.json").read_text())["dependencies"]
+    found[", ".join(f"{name} {version}" for name, version in of_node.items() if name != "zod")] = lambda url, folder: (
+        run(["node", OF_NODE / "client.mjs", url, model, QUESTION], folder)
+    )
+    found[GUIDELLM] = lambda url, _: guidellm(url, model)
+    found[titled("aiperf")] = lambda url, folder: [
+        run(aiperf(url, model, folder / str(streaming), streaming=streaming), folder) for streaming in (False, True)
+    ]
+    return found
+
+
+def titled(package):
+    packages = next((CLIENTS.parent / "lib").glob("python*/site-packages"))
+    (found,) = importlib.metadata.distributions(name=package, path=[str(packages)])
+    return f"{package} {found.version}"
+
+
+def guidellm(url, model):
+    """The bodies that it builds without a wish for the length of answers, which only some engine kinds obey."""
+    httpx.get(f"{url}/v1/models")
+    for path, body in {**BODIES, "/v1/responses": RESPONSES}.items():
+        asked = {name: value for name, value in body.items() if name != "ignore_eos"}
+        httpx.post(f"{url}{path}", json={**asked, "model": model}, timeout=60)
+
+
+def section(title, exchanges):
+    """The exchanges of one client, the first of each shape."""
+    shapes = {}
+    for each in exchanges:
+        shapes.setdefault(each.shape, []).append(each)
+    lines = [f"## {title}", "", "```"]
+    for alike in shapes.values():
+        first = alike[0]
+        asked = "" if first.document is None else json.dumps(shortened(first.document), ensure_ascii=False)
+        times = f" ({len(alike)} times)" if len(alike) > 1 else ""
+        lines += wrapped(f"{first.method} {first.path}{times} {asked}".rstrip(), "")
+        lines += wrapped(f"{first.status} {' '.join(first.said.split())}", "  ")
+    return "\n".join([*lines, "```", ""])
+
+
+def shortened(value):
+    """A JSON value with its long texts cut."""
+    if isinstance(value, dict):
+        return {name: shortened(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [shortened(each) for each in value]
+    return f"{value[:LONGEST]}..." if isinstance(value, str) and len(value) > LONGEST else value
+
+
+def wrapped(text, indent):
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ", break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
