@@ -38,13 +38,13 @@ def connect(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("extra", [{}, {"region_name": REGION}])
-def test_a_link_is_signed_and_leads_to_the_region_of_the_site(connect, extra):
+def test_a_link_is_signed_in_the_region_of_the_site(connect, extra):
     connect(**extra)
 
     link = urlsplit(document_url(f"{LAYOUT.root}/releases/demo/demo-000000000000/evidence/run-1/report.html"))
 
     (credential,) = parse_qs(link.query)["X-Amz-Credential"]
-    assert (link.hostname, credential.split("/")[2]) == (f"slipway.s3.{REGION}.amazonaws.com", REGION)
+    assert credential.split("/")[2] == REGION
     assert client_of("aws_default").meta.region_name == REGION
 
 
