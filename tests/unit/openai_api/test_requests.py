@@ -341,7 +341,7 @@ def test_tools_and_calls_reach_the_chat_template_as_objects():
 
     assert json.loads(inputs["tools"]) == TOOLS
     assert (sent[1]["content"], sent[1]["tool_calls"][0]["function"]["arguments"]) == ("", {"a": 1})
-    assert sent[2] == turns[2]
+    assert sent[2] == {**turns[2], "name": "f"}
     assert "tools" not in chat(GUIDED, tools=TOOLS, tool_choice="none")
 
 
