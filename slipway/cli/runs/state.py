@@ -1,7 +1,7 @@
 """`slipway status` and `slipway explain`: what is live, why, and how to roll back. They change nothing."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -52,6 +52,15 @@ T = TypeVar("T")
 
 NEWEST_RUNS = 5
 READS_AT_ONCE = 16
+CHANNELS, UNKNOWN = "channels", "unknown"
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A part that could not be read, among others that were."""
+
+    part: str
+    error: PipelineError
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,7 @@ class Section:
     """One part of the status, and the function that reads it."""
 
     title: str
-    read: Callable[[], Iterator[RenderableType]]
+    read: Callable[[], Iterator[RenderableType | Unread]]
 
 
 def status(
@@ -253,15 +262,23 @@ def _of_all(settings: Settings, members: tuple[str, ...] = ()) -> list[Section]:
 def _read(section: Section) -> tuple[list[RenderableType], int]:
     """The lines of a section, with why the rest cannot be read, and the exit code of this section alone."""
     read: list[RenderableType] = []
+    code = 0
     try:
-        read.extend(section.read())
+        for line in section.read():
+            if isinstance(line, Unread):
+                read += _unknown(line.part, line.error)
+                code = code or line.error.exit_code
+            else:
+                read.append(line)
     except PipelineError as error:
-        statement, remedy = parts(error)
-        read.append(Text(f"{section.title:<9} unknown: {statement}", "yellow"))
-        if remedy:
-            read.append(Text(f"{'':<9} → {remedy}", "bold yellow"))
-        return read, error.exit_code
-    return read, 0
+        return read + _unknown(section.title, error), error.exit_code
+    return read, code
+
+
+def _unknown(part: str, error: PipelineError) -> list[RenderableType]:
+    statement, remedy = parts(error)
+    hint = [Text(f"{'':<9} → {remedy}", "bold yellow")] if remedy else []
+    return [Text(f"{part:<9} unknown: {statement}", "yellow"), *hint]
 
 
 def _channel(settings: Settings, name: str) -> Iterator[RenderableType]:
@@ -300,57 +317,94 @@ def _runs(settings: Settings, name: str) -> Iterator[RenderableType]:
         yield from (Text(f"run       {_run_line(run)}  {airflow.run_url(run)}") for run in runs)
 
 
-def _models(settings: Settings, members: tuple[str, ...] = ()) -> Iterator[RenderableType]:
-    models = [model for model in model_states(settings) if not members or model.name in members]
-    if not models:
+def _models(settings: Settings, members: tuple[str, ...] = ()) -> Iterator[RenderableType | Unread]:
+    unread: dict[str, PipelineError] = {}
+    models = [model for model in model_states(settings, unread) if not members or model.name in members]
+    if not models and not unread:
         yield Text("no model: put a spec into specs/, or check that SLIPWAY_SPECS names the right folder")
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("model", "live", "since", "newest run"):
         table.add_column(column, no_wrap=True)
     for model in models:
-        live = model.live
+        live, known = model.live, not unread.keys() & {CHANNELS, channel_of(model.name)}
         since = f"{live.since:%Y-%m-%d %H:%M} UTC" if live else ""
-        table.add_row(model.name, live.release if live else "nothing", since, _newest(model))
+        table.add_row(model.name, live.release if live else "nothing" if known else UNKNOWN, since, _newest(model))
     yield table
+    yield from (Unread(part, error) for part, error in unread.items())
 
 
 def _newest(model: ModelStatus) -> str:
     if not model.runs:
-        return "none" if model.has_dag else "no DAG"
+        return UNKNOWN if model.has_dag is None else "none" if model.has_dag else "no DAG"
     run = model.runs[0]
     return f"{run.state} {run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else run.state
 
 
-def model_states(settings: Settings) -> list[ModelStatus]:
-    """Every model of Airflow and of the object store, in the order of their names."""
-    store, layout = settings.store()
+def channel_of(name: str) -> str:
+    """How the status names a channel that it cannot read."""
+    return f"channel of {name}"
+
+
+def model_states(settings: Settings, unread: dict[str, PipelineError]) -> list[ModelStatus]:
+    """Every model of Airflow and of the object store, in the order of their names.
+
+    Why a part cannot be read goes to `unread`, by the part's name.
+    """
+    with ThreadPoolExecutor(1) as beside:
+        reading = beside.submit(_channels, settings, unread)
+        dags: Collection[str] | None = None
+        newest: dict[str, RunState] = {}
+        try:
+            with settings.airflow() as airflow:
+                dags = airflow.dags(dag_of(""))
+                newest = {dag: RunState.of(airflow, run) for dag, run in airflow.newest_runs(dags).items()}
+        except PipelineError as error:
+            unread["runs"] = error
+        channels = reading.result()
+    names = {dag.removeprefix(dag_of("")) for dag in dags or ()} | channels.keys()
+    return [
+        ModelStatus(
+            name=name,
+            has_dag=None if dags is None else dag_of(name) in dags,
+            live=Live.of(channel.live) if (channel := channels.get(name)) else None,
+            previous=[entry.release_id for entry in channel.previous] if channel else [],
+            runs=[newest[dag_of(name)]] if dag_of(name) in newest else [],
+        )
+        for name in sorted(names)
+    ]
+
+
+def _channels(settings: Settings, unread: dict[str, PipelineError]) -> dict[str, Channel | None]:
+    """The channel of each model that has one; None where it cannot be read."""
     suffix = ".json"
-    folder = layout.channel("").removesuffix(suffix)
-    released = [item.uri.removeprefix(folder).removesuffix(suffix) for item in store.list(folder)]
-    with ThreadPoolExecutor(READS_AT_ONCE) as pool, settings.airflow() as airflow:
-        read = {name: pool.submit(read_channel, store, layout, name) for name in released}
-        dags = airflow.dags(dag_of(""))
-        newest = airflow.newest_runs(dags)
-        names = {dag.removeprefix(dag_of("")) for dag in dags} | read.keys()
-        return [
-            ModelStatus(
-                name=name,
-                has_dag=dag_of(name) in dags,
-                live=Live.of(read[name].result().live) if name in read else None,
-                previous=[entry.release_id for entry in read[name].result().previous] if name in read else [],
-                runs=[RunState.of(airflow, newest[dag_of(name)])] if dag_of(name) in newest else [],
-            )
-            for name in sorted(names)
-        ]
+    try:
+        store, layout = settings.store()
+        folder = layout.channel("").removesuffix(suffix)
+        names = [item.uri.removeprefix(folder).removesuffix(suffix) for item in store.list(folder)]
+    except PipelineError as error:
+        unread[CHANNELS] = error
+        return {}
+
+    def channel(name: str) -> Channel | None:
+        try:
+            return read_channel(store, layout, name)
+        except PipelineError as error:
+            unread[channel_of(name)] = error
+            return None
+
+    with ThreadPoolExecutor(READS_AT_ONCE) as pool:
+        return dict(zip(names, pool.map(channel, names), strict=True))
 
 
 def every_model_state(settings: Settings) -> StatusDocument:
-    """Every model, with a problem if the leases cannot be read."""
+    """Every model, with a problem for each part that cannot be read."""
     problems: list[Problem] = []
+    unread: dict[str, PipelineError] = {}
     held = _part(problems, "leases", lambda: leases.held_models(settings)) or {}
-    models = [model.model_copy(update={"lease": held.get(model.name)}) for model in model_states(settings)]
-    return StatusDocument(models=models, problems=problems)
+    states = model_states(settings, unread)
+    models = [model.model_copy(update={"lease": held.get(model.name)}) for model in states]
+    return StatusDocument(models=models, problems=[*problems, *(Problem.of(*each) for each in unread.items())])
 
 
 def _states(settings: Settings, names: tuple[str, ...]) -> StatusDocument:

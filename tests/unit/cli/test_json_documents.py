@@ -1,15 +1,17 @@
 """What `--json` prints is described by a schema, and no field of an earlier version goes away."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from slipway.cli.airflow.api import Airflow
 from slipway.cli.cluster.key import keys_document
 from slipway.cli.files.documents import Printed
 from slipway.cli.json_documents import ExplainDocument, KeysDocument, StatusDocument
-from slipway.cli.runs.state import every_model_state, explained, model_state
+from slipway.cli.runs.state import _of_all, _read, every_model_state, explained, model_state
 from slipway.tasks.contracts.api_keys import ApiKey
 from slipway.tasks.contracts.errors import UnavailableError
 from tests.fakes.servers.airflow_server import ScriptedRun
@@ -89,6 +91,28 @@ def test_the_models_are_listed_although_their_leases_cannot_be_read(settings):
 
     assert [model.name for model in document.models] == ["demo", "other"]
     assert [problem.part for problem in document.problems] == ["leases"]
+
+
+def test_what_is_live_is_listed_while_airflow_is_down(settings):
+    settings.airflow = lambda: Airflow("http://127.0.0.1:9", LOGIN)
+    document = every_model_state(settings)
+
+    assert [(model.name, model.live.release, model.has_dag) for model in document.models] == [("demo", LIVE, None)]
+    assert {problem.part for problem in document.problems} == {"leases", "runs"}
+
+
+def test_a_damaged_channel_is_a_problem_of_its_model_alone(settings, airflow):
+    store, layout = settings.store()
+    store.documents[layout.channel("other")] = b"{"
+    lines, code = _read(_of_all(settings)[0])
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(*lines, sep="\n")
+
+    assert code == 65
+    assert [problem.part for problem in every_model_state(settings).problems] == ["channel of other"]
+    assert re.search(rf"demo +{LIVE}.*\n *other +unknown", shown.get())
+    assert "channel of other unknown: " in shown.get()
 
 
 def test_the_status_of_one_model_has_its_address_and_what_a_rollback_returns_to(settings):

@@ -166,7 +166,7 @@ def test_a_model_of_an_older_release_refuses_a_raw_prompt():
         ({"seed": -(2**63) - 1}, "seed"),
         ({"stop": ""}, "stop"),
         ({"stop": ["x"] * 17}, "stop"),
-        ({"top_p": 0}, "top_p"),
+        ({"top_p": -0.5}, "top_p"),
         ({"stream": "yes"}, "stream"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"stream": True, "stream_options": {"other": True}}, "stream_options.other"),

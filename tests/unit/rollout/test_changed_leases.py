@@ -23,7 +23,7 @@ NOW = ManualClock().now()
 def lease(annotations=None, **spec):
     """As the run `run-of-somebody` writes it, but for `spec`."""
     metadata = {"name": NAME, "namespace": "models", "resourceVersion": "7", "annotations": annotations}
-    return {"metadata": metadata, "spec": spec_of("run-of-somebody", 60, NOW, NOW, None) | spec}
+    return {"metadata": metadata, "spec": spec_of("run-of-somebody", 60, NOW, NOW) | spec}
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def holder_of(lease: Document) -> LeaseHolder | None:
         ) from error
 
 
-def spec_of(holder: str, duration_s: int, since: datetime, now: datetime, before: Document | None) -> Document:
+def spec_of(holder: str, duration_s: int, since: datetime, now: datetime, before: Document | None = None) -> Document:
     """The spec of a Lease that `holder` has had since `since` and renews at `now`.
 
     It differs from the one `before`, even within a second: a write that changes nothing makes no new version.
