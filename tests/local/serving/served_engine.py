@@ -25,7 +25,7 @@ CACHE = REPOSITORY / ".slipway" / "cache" / "test-engines"
 TEMPLATES = REPOSITORY / "model_repository_templates"
 BLOCK_TOKENS = 32
 NO_TOKEN = 100_000
-STAND_INS = REPOSITORY / "tests" / "local" / "serving" / "stand_in"
+STAND_INS = REPOSITORY / "tests" / "local" / "serving" / "models" / "stand_in"
 LORAS = {"polite": "lora/polite", "terse": "lora/terse"}
 REFUSES = "{% if mood != 'fine' %}{{ raise_exception('the mood is ' ~ mood) }}{% endif %}"
 SHARED = {"gpus": [], "kv_cache_fraction": 0.9, "kv_cache": "auto", "tensor_parallel": 1, "pipeline_parallel": 1}
