@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from bench.serving.strangers import CHAT, COMPLETION, HUGE, QUESTION, Manner, Request
 
-BAD = frozenset({400})
+ANSWERED, BAD = frozenset({200}), frozenset({400})
 ANSWERED_OR_BAD = frozenset({200, 400})
 TOO_LARGE = frozenset({413, 0})
 """The front closes the connection as it refuses, which its client may notice before the answer."""
@@ -190,7 +190,7 @@ REPORTED = (
     Attack(
         "max_tokens of -1 in a stream",
         chat(max_tokens=-1, stream=True),
-        BAD,
+        ANSWERED,
         "https://github.com/BerriAI/litellm/issues/18689",
     ),
     Attack(
