@@ -257,6 +257,12 @@ class Chain:
         pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         return {f"s3://{bucket}/{item['Key']}" for page in pages for item in page.get("Contents", [])}
 
+    def forget(self, uri):
+        """Delete all objects under a prefix."""
+        for found in self.keys(uri):
+            bucket, _, key = found.removeprefix("s3://").partition("/")
+            self._s3.delete_object(Bucket=bucket, Key=key)
+
     def manifest(self, stage, key):
         """The artifact's manifest after a look at every file that it names; None while it is absent or claimed."""
         prefix = self.layout.artifact(stage, key)

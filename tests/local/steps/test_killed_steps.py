@@ -97,10 +97,12 @@ def kill_at(moment, by_hand, step):
 
 
 def undo(by_hand, step):
-    """Give the next try of a step work to do again, after one that ended; what a stage stored becomes an old claim."""
+    """Give the next try of a step all of its work to do again; what a stage stored becomes an old claim."""
     if step in STAGES:
+        artifact = by_hand.chain.layout.artifact(step, by_hand.key(step))
+        by_hand.chain.forget(f"{artifact}/")
         left = {"claimed_by": "nobody", "claimed_at": "2000-01-01T00:00:00Z"}
-        by_hand.chain.write(f"{by_hand.chain.layout.artifact(step, by_hand.key(step))}/{MANIFEST}", left)
+        by_hand.chain.write(f"{artifact}/{MANIFEST}", left)
     elif step == "roll-out":
         by_hand.chain.cluster.delete("Deployment", by_hand.id)
     elif step in {"promote", "roll-back"}:
