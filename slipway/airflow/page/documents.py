@@ -159,4 +159,4 @@ def _why_no_answer(error: Exception) -> str:
 
     if isinstance(error, NoConnection | HTTPClientError | OSError):
         return "the object store does not answer"
-    return f"Airflow's connection to the object store does not work: {redacted(bounded(str(error), REASON_CHARS))}"
+    return f"Airflow's connection to the object store does not work: {bounded(redacted(str(error)), REASON_CHARS)}"

@@ -212,7 +212,7 @@ class ResolvedRelease:
 
     @cached_property
     def serving(self) -> Placement:
-        """Where the server runs: on the shape that spec or site names, or on GPUs of the product that the spec names.
+        """The place of the server: the shape that spec or site names, or GPUs of the product that the spec names.
 
         Raises:
             InputError: the site has no such shape, GPUs or image, or its nodes do not fit the ranks.

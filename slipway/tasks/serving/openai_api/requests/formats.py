@@ -20,8 +20,8 @@ SCHEMA_IN: Mapping[str, tuple[str, ...]] = {
     "json_object": ("schema", "value"),
     "json": ("value",),
 }
-"""Where a format has its schema, by its type. OpenAI's stands in `json_schema`; llama.cpp's documentation has it one
-level above, or in a `json_object`, and that of text-generation-inference in `value`."""
+"""The member that holds a format's schema, by the format's type. OpenAI's is `json_schema`; llama.cpp's documentation
+has the schema one level above, or in a `json_object`, and that of text-generation-inference in `value`."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from slipway.tasks.serving.openai_api.http.errors import ApiError
 from slipway.tasks.serving.openai_api.requests.neutral import without_neutral, without_nulls
 
 ARGUMENTS = Bounds(chars=1 << 20, repeated_names=True)
-"""Of one call in a conversation; all of them together have as many values at most."""
+"""The bounds of one call's arguments; those of all calls in a conversation have as many values together at most."""
 
 
 TEXT, LIST = "<text>", "<list>"

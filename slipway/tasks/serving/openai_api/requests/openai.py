@@ -49,7 +49,7 @@ BODY_BYTES = 16 << 20
 BODY = Bounds(chars=BODY_BYTES, depth=80)
 """Deep enough for the deepest schema of a tool."""
 SCHEMA = Bounds(chars=1 << 20, depth=80)
-"""Of a schema that is written as a text."""
+"""The bounds of a schema that is written as a text."""
 MAX_MESSAGES = 4096
 MAX_ALTERNATIVES = 20
 MAX_TOOLS = 128
