@@ -19,12 +19,12 @@ from demo.timeline import Timeline
 from demo.traffic import Traffic, ask
 from local.stack import REPOSITORY, Stack
 from slipway.cli.airflow.api import Airflow, NoSuchDagError, Run
+from slipway.cli.runs.channels import read_channel
 from slipway.cli.runs.follow import RunView, follow
 from slipway.cli.runs.outcome import evidence_of, gate_of, outcome_of, plan_of
 from slipway.cli.runs.plan_tables import plan_heading
 from slipway.cli.runs.releases import dag_of
 from slipway.cli.runs.screens import screen_on
-from slipway.cli.runs.state import read_channel
 from slipway.cli.runs.tables import gate_table
 from slipway.cli.settings import Settings
 from slipway.tasks.contracts.measured.gate import Verdict

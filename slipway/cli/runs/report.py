@@ -7,7 +7,7 @@ import typer
 
 from slipway.cli.arguments import Name, settings_of
 from slipway.cli.page_files import write_page
-from slipway.cli.runs.state import read_channel
+from slipway.cli.runs.channels import read_channel
 from slipway.tasks.pages.model import read_model
 from slipway.tasks.pages.models import Doing
 from slipway.tasks.pages.reading import StoreReader

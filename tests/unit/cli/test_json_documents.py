@@ -11,7 +11,9 @@ from slipway.cli.airflow.api import Airflow
 from slipway.cli.cluster.key import keys_document
 from slipway.cli.files.documents import Printed
 from slipway.cli.json_documents import ExplainDocument, KeysDocument, StatusDocument
-from slipway.cli.runs.state import _of_all, _read, every_model_state, explained, model_state
+from slipway.cli.runs.explain import explained
+from slipway.cli.runs.states import every_model_state, model_state
+from slipway.cli.runs.status import _of_all, _read
 from slipway.tasks.contracts.api_keys import ApiKey
 from slipway.tasks.contracts.errors import UnavailableError
 from tests.fakes.servers.airflow_server import ScriptedRun

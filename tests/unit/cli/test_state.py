@@ -10,7 +10,9 @@ from rich.console import Console
 from slipway.cli.airflow.api import Airflow
 from slipway.cli.airflow.login import Login
 from slipway.cli.runs import leases
-from slipway.cli.runs.state import _service, explanation, read_channel
+from slipway.cli.runs.channels import read_channel
+from slipway.cli.runs.explain import explanation
+from slipway.cli.runs.status import _service
 from slipway.cli.settings import Settings
 from slipway.tasks.adapters.kube.lease_object import holder_of, spec_of
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
