@@ -10,11 +10,15 @@ REQUESTS_PER_LOOK = 1000
 
 
 class MemoryTraffic:
-    """See tasks.adapters.load.served_traffic. `weights` lists what the route gave the candidate at each look."""
+    """See tasks.adapters.load.served_traffic. `weights` lists what the route gave the candidate at each look.
 
-    def __init__(self, cluster, candidate, *, slow_from=101, failing_from=101, blind=False):
+    With `beside_probes`, so many clients ask each release while a probe is asked, and none at another time.
+    """
+
+    def __init__(self, cluster, candidate, *, slow_from=101, failing_from=101, blind=False, beside_probes=0):
         self.cluster, self.candidate, self.blind = cluster, candidate, blind
         self.slow_from, self.failing_from = slow_from, failing_from
+        self.beside_probes = beside_probes
         self.silent, self.counted, self.weights, self.mirrored = set(), {}, [], []
 
     def counters(self, labels):
@@ -27,7 +31,7 @@ class MemoryTraffic:
             self.mirrored.append(mirror)
         share = (mirror or percent) if release == self.candidate else 100 - percent
         before = self.counted.get(release, Served())
-        requests = REQUESTS_PER_LOOK * share / 100
+        requests = 0 if self.beside_probes else REQUESTS_PER_LOOK * share / 100
         slow = release == self.candidate and share >= self.slow_from
         failed = requests / 2 if release == self.candidate and share >= self.failing_from else 0
         served = Served(requests - failed, failed, requests, requests * (0.5 if slow else 0.1), requests * 0.001)
@@ -42,6 +46,10 @@ class MemoryTraffic:
         name = "demo" if service.host == f"10.0.0.{len('demo')}" else "demo-candidate"
         if name in self.silent:
             raise UnavailableError(f"{name} does not answer")
+        if self.beside_probes:
+            for release, counted in self.counted.items():
+                if (release == self.candidate) == (name != "demo"):
+                    self.counted[release] = counted + Served(1 + self.beside_probes, 0, 1 + self.beside_probes, 1e6)
         return "Four.", 0.05
 
 

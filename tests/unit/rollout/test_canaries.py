@@ -107,6 +107,19 @@ def test_errors_end_a_step_before_its_time(tmp_path):
     assert workspace.clock.monotonic() - began < 60
 
 
+@pytest.mark.parametrize("needed", [8, 9])
+def test_clients_who_ask_beside_a_probe_are_counted_and_the_probe_is_not(tmp_path, needed):
+    limits = {"min_requests": needed, "blind_looks": 0}
+    workspace, _, made = world(tmp_path, canary(steps=[50], bake_s=20, canary=limits), beside_probes=2)
+
+    if needed == 8:  # of four looks
+        promote.run(made, workspace)
+        assert channel(workspace).live.release_id == made.id
+    else:
+        with refused(found="too few requests: 8 requests, live 8"):
+            promote.run(made, workspace)
+
+
 def test_a_canary_without_data_holds_its_weight_and_is_then_rolled_back(tmp_path):
     workspace, live, made = world(tmp_path, canary(canary={"blind_looks": 1}), blind=True)
 

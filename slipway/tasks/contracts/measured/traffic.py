@@ -124,14 +124,14 @@ class Side:
     """One release during a step."""
 
     served: Served = Served()
-    """What Triton counted."""
+    """What Triton counted, the probes with it; what requests took beside a probe is left out."""
     probes_s: tuple[float, ...] = ()
     answered: Served = Served()
     """What the pods' fronts counted, where they show it."""
 
     @property
     def clients_requests(self) -> float:
-        """Requests that were surely not probes: Triton may count one a moment after its answer has arrived."""
+        """Requests of clients. At most a probe too few: Triton may count one a moment after its answer has arrived."""
         return self.served.requests - len(self.probes_s)
 
 
@@ -203,15 +203,16 @@ def _times(candidate: Side, live: Side, limits: CanaryLimits) -> Iterable[tuple[
     """Mean times of both releases of whatever both export, and a difference that clients notice, in seconds.
 
     The fronts' sum is of all answers, and their count has the looks of kubelet and load balancers in it, which take no
-    time: Triton's count of inferences is that of the clients. Triton's own times are a part of an answer's, for a
-    decoupled model a moment of it: alone they fail a candidate only if they make an answer too slow by themselves.
+    time: Triton's count of inferences without the probes is that of the clients. Its own times are a part of an
+    answer's, for a decoupled model a moment of it: alone they fail a candidate only if they make an answer too slow by
+    themselves.
     """
     mine, theirs = candidate.served, live.served
     probed = min(len(candidate.probes_s), len(live.probes_s)) >= MIN_PROBES
     if mine.timed and theirs.timed:
         noticed_s = SHORT_S
         if candidate.answered.timed and live.answered.timed:
-            answer_s, live_answer_s = candidate.answered.request_s / mine.timed, live.answered.request_s / theirs.timed
+            answer_s, live_answer_s = (side.answered.request_s / side.clients_requests for side in (candidate, live))
             yield "answer", answer_s, live_answer_s, SHORT_S
             if probed:
                 noticed_s = max(SHORT_S, (limits.slowdown - 1) * min(live_answer_s, median(live.probes_s)))

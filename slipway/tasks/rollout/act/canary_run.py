@@ -61,12 +61,13 @@ class Counter:
         self.blind = counts is None
         self.seen = {**self.seen, **(counts or {})}
 
-    def add(self) -> None:
-        """Add what was counted since the last mark."""
+    def add(self, *, times: bool = True) -> None:
+        """Add what was counted since the last mark, and what it took."""
         before, blind = self.seen, self.blind
         self.mark()
         if not (blind or self.blind):
-            self.total += grown(before, self.seen)
+            new = grown(before, self.seen)
+            self.total += new if times else Served(new.succeeded, new.failed)
 
 
 @dataclass
@@ -89,9 +90,12 @@ class Window:
         self.served.mark()
         self.answered.mark()
 
-    def skip_probe(self) -> None:
-        """Leave out what Triton counted since the last look. A front counts times later, so theirs are subtracted."""
-        self.served.mark()
+    def add_probed(self) -> None:
+        """Count what came while the probe was asked, without its times: the probe's own are among Triton's.
+
+        A front counts times later, so theirs are subtracted.
+        """
+        self.served.add(times=False)
 
     def add(self) -> None:
         """Add what was counted since."""
@@ -255,7 +259,7 @@ class CanaryRun:
             if verdict_of(failing) is Verdict.FAILED:
                 return failing
             for window in (candidate, live):
-                window.skip_probe()
+                window.add_probed()
         return judge(candidate.side, live.side, rollout.limits)
 
     def _probe(self, candidate: Window, live: Window) -> str | None:
