@@ -23,14 +23,6 @@ class Exchange:
     answer: str
 
     @property
-    def shape(self):
-        """What requests that differ in their texts alone have in common."""
-        asked = self.document or {}
-        turns = asked.get("messages") or asked.get("input") or ()
-        number, streams = len(turns) if isinstance(turns, list) else 1, asked.get("stream", False)
-        return (self.method, self.path, self.status, number, streams, *sorted(asked))
-
-    @property
     def said(self):
         """The answer in one line."""
         if not self.answer.startswith(("event:", "data:")):

@@ -25,13 +25,16 @@ from tests.unit.openai_api.test_guidellm import BODIES, RESPONSES
 PAGE = REPOSITORY / "docs" / "clients.md"
 HEAD = """# Clients
 
-What current clients send to a release of the demo's model, and what it answers: two turns with a tool, whole and streamed. A command
-wrote this page on {date} (tests/local/serving/openai_routes/transcripts.py); the same clients are tests (tests/local/serving/openai_routes/test_other_clients.py).
-Of requests that differ in their texts alone, the first stands here with their number. The demo's model was taught a few questions;
-what it says in a second turn has no meaning.
+What current clients send to a release of the demo's model, whole and streamed, and what it answers. Messages, tools and other
+objects are cut to their role, type or name. The model was taught a few questions; what it says after a tool's result has no meaning.
+
+A command wrote this page on {date} (tests/local/serving/openai_routes/transcripts.py). The same clients are tests, in
+test_other_clients.py beside it.
 """
-WIDTH, LONGEST = 128, 48
-"""Characters of a line, and of a text within a request."""
+ALWAYS = {"model", "stream", "stream_options"}
+"""Parameters that the page leaves out."""
+WIDTH = 128
+"""Characters of a line."""
 GUIDELLM = "guidellm 0.8.1, its bodies"
 PYTHON = ("openai", "langchain", "instructor", "agents", "litellm", "anthropic", "pydantic_ai")
 PACKAGES = {"langchain": "langchain-openai", "agents": "openai-agents", "pydantic_ai": "pydantic-ai-slim"}
@@ -80,27 +83,32 @@ def guidellm(url, model):
 
 
 def section(title, exchanges):
-    """The exchanges of one client, the first of each shape."""
-    shapes = {}
+    """The exchanges of one client; of requests that look the same the first, and its first streamed answer."""
+    answers = {}
     for each in exchanges:
-        shapes.setdefault(each.shape, []).append(each)
+        asked = each.document or {}
+        request = f"{each.method} {each.path} {outlines(asked)}".rstrip()
+        answers.setdefault(request, {}).setdefault((each.status, asked.get("stream", False)), each.said)
     lines = [f"## {title}", "", "```"]
-    for alike in shapes.values():
-        first = alike[0]
-        asked = "" if first.document is None else json.dumps(shortened(first.document), ensure_ascii=False)
-        times = f" ({len(alike)} times)" if len(alike) > 1 else ""
-        lines += wrapped(f"{first.method} {first.path}{times} {asked}".rstrip(), "")
-        lines += wrapped(f"{first.status} {' '.join(first.said.split())}", "  ")
+    for request, said in answers.items():
+        lines += wrapped(request, "")
+        for (status, _), text in said.items():
+            lines += wrapped(f"{status} {' '.join(text.split())}", "  ")
     return "\n".join([*lines, "```", ""])
 
 
-def shortened(value):
-    """A JSON value with its long texts cut."""
-    if isinstance(value, dict):
-        return {name: shortened(each) for name, each in value.items()}
+def outlines(document):
+    """The parameters of an object, without their texts."""
+    return ", ".join(f"{name}: {outline(value)}" for name, value in sorted(document.items()) if name not in ALWAYS)
+
+
+def outline(value):
+    """A JSON value in which each object is its role, type or name, where it has one."""
     if isinstance(value, list):
-        return [shortened(each) for each in value]
-    return f"{value[:LONGEST]}..." if isinstance(value, str) and len(value) > LONGEST else value
+        return f"[{', '.join(map(outline, value))}]"
+    if isinstance(value, dict):
+        return next((value[name] for name in ("role", "type", "name") if name in value), f"{{{outlines(value)}}}")
+    return "..." if isinstance(value, str) and " " in value else json.dumps(value)
 
 
 def wrapped(text, indent):
