@@ -1,38 +1,40 @@
 """docs/openai.md lists what each route takes, ignores, or takes at some values only: the page against the code."""
 
 import json
+import textwrap
 
 from slipway.tasks.serving.openai_api.requests import anthropic as anthropic_requests
 from slipway.tasks.serving.openai_api.requests import responses as responses_requests
-from slipway.tasks.serving.openai_api.requests.neutral import PARAMETERS, WITHOUT_EFFECT
+from slipway.tasks.serving.openai_api.requests.neutral import BOTH, PARAMETERS, WITHOUT_EFFECT
 from tests.support.paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "openai.md"
-HEAD = "| parameter | asks for nothing | routes | of |\n|---|---|---|---|\n"
+WIDTH = 140
 
 
-def table():
-    """The rows of the page; SLIPWAY_UPDATE_GOLDENS does not write them: copy them from the failed test."""
-    rows = [
-        (each.name, ", ".join(f"`{json.dumps(value)}`" for value in each.values), each.routes, each.source)
-        for each in PARAMETERS
-    ]
-    rows += [(name, "any value", frozenset({"both"}), source) for name, source in WITHOUT_EFFECT.items()]
-    return HEAD + "".join(
-        f"| `{name}` | {values} | {_routes(routes)} | {source.partition(':')[0]} |\n"
-        for name, values, routes, source in rows
-    )
+def neutral_values():
+    """The paragraphs of the page; SLIPWAY_UPDATE_GOLDENS does not write them: copy them from the failed test."""
+    by_source = {}
+    for each in PARAMETERS:
+        route = "" if each.routes == BOTH else f" ({', '.join(f'`{name}`' for name in sorted(each.routes))})"
+        by_source.setdefault(each.source.partition(":")[0], []).append(_named(each.name, each.values) + route)
+    by_source["Any value"] = [f"`{name}`" for name in WITHOUT_EFFECT]
+    return "\n".join(_item(f"{source}: {', '.join(names)}.") for source, names in by_source.items())
 
 
-def _routes(routes):
-    return f"`{next(iter(routes))}`" if len(routes) == 1 and "both" not in routes else "both"
+def _named(name, values):
+    first, *others = map(json.dumps, values)
+    return " or ".join([f"`{name}: {first}`", *(f"`{value}`" for value in others)])
+
+
+def _item(text):
+    return textwrap.fill(f"- {text}", WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def test_the_page_lists_every_parameter_with_the_values_that_ask_for_nothing():
-    assert table() in PAGE.read_text(), table()
+    assert neutral_values() in PAGE.read_text(), neutral_values()
 
 
-ROUTES_HEAD = "| route | taken | only at a value that asks for nothing | ignored |\n|---|---|---|---|\n"
 TRANSLATED = {
     "/v1/responses": (responses_requests, responses_requests.ResponseRequest),
     "/v1/messages": (anthropic_requests, anthropic_requests.MessagesRequest),
@@ -40,14 +42,15 @@ TRANSLATED = {
 }
 
 
-def routes_table():
-    """The rows of the routes whose requests are translated into chats."""
-    rows = ""
+def routes():
+    """What the routes take whose requests are translated into chats."""
+    said, items = {}, []
     for route, (module, request) in TRANSLATED.items():
-        values = {name: ", ".join(f"`{json.dumps(each)}`" for each in each) for name, each in module.NEUTRAL.items()}
-        neutral = "; ".join(f"`{name}`: {each}" for name, each in sorted(values.items()))
-        rows += f"| `{route}` | {_names(request.model_fields)} | {neutral} | {_names(module.IGNORED)} |\n"
-    return ROUTES_HEAD + rows
+        neutral = ", ".join(_named(name, values) for name, values in sorted(module.NEUTRAL.items()))
+        others = f"At a value that asks for nothing: {neutral}. Ignored: {_names(module.IGNORED)}."
+        others = f"All else as `{said[others]}`." if others in said else said.setdefault(others, route) and others
+        items.append(_item(f"`{route}`: {_names(request.model_fields)}. {others}"))
+    return "\n".join(items)
 
 
 def _names(names):
@@ -55,4 +58,4 @@ def _names(names):
 
 
 def test_the_page_lists_the_parameters_of_the_routes_that_are_translated_into_chats():
-    assert routes_table() in PAGE.read_text(), routes_table()
+    assert routes() in PAGE.read_text(), routes()
