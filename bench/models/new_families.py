@@ -54,10 +54,15 @@ def recorded() -> Mapping[str, Mapping[str, Any]]:
 
 
 def rows() -> Iterator[tuple[str, ...]]:
-    """The family, its class, the answer of each kind, and what that of vllm was checked against."""
+    """The family, its class, and the answer of each kind."""
     for name, family in recorded().items():
         answers = [_answer(kind, name, family) for kind in FORMATS]
-        yield name, family["architectures"][0], *answers, family["checked"]
+        yield name, family["architectures"][0], *answers
+
+
+def configured() -> list[str]:
+    """Families whose answer for vllm was checked against a recorded configuration too."""
+    return [name for name, family in recorded().items() if "configuration" in family["checked"]]
 
 
 def _answer(kind: EngineKind, name: str, family: Mapping[str, Any]) -> str:

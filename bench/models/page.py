@@ -18,42 +18,39 @@ WIDTH = 126
 
 INTRODUCTION = """\
 Which families run on CPUs; which public models `plan` takes on which GPU and in which format; and why it refuses the
-others. Everything about GPUs was planned and rendered; none of it ran on a GPU ([verified.md](verified.md)).
+others. None of these models ran on a GPU: their rows were planned and rendered ([verified.md](verified.md)).
 `.slipway/envs/tasks/bin/python -m bench.models` writes this page.
 """
 NEW_FAMILIES = """\
-Who serves the families that people bring since late 2025, judged by class and layers alone, not by size. The images
-hold {runtimes}. llmapi was checked against NVIDIA's list of models, trt-engine and openvino against recorded files. A
-cell is `yes` or the reason of the refusal.
+Which engine kind serves the families since late 2025, by class and layers, not by size; the images hold {runtimes}.
+vllm was checked against the registry in its wheel, and for {configured} a recorded configuration; llmapi against
+NVIDIA's list of models, trt-engine and openvino against recorded files. Refusals:
 
-- no class: the runtime's list of models does not have it. model type: nor does its transformers.
+- no class: it is not in the runtime's list of models. model type: nor in its transformers.
 - no converter: TensorRT-LLM builds no engine of it. not exported: optimum-intel does not trace it.
 - loses state: continuous batching loses that of some layers. several parts: it also sees or hears.
-- registry: that in vLLM's wheel; configuration: a configuration in the tests.
 """
 ON_CPU = """\
 Engine kind openvino, on any x86-64 CPU. A small random checkpoint of each family went from plan to an answer of the
-real Triton (tests/local/families). The number is the cosine of the engine's logits and the source's in 32 bits; random
-weights lose more to int4 than trained ones. Versions: {versions}.
+real Triton (tests/local/families). The number is the cosine of the engine's logits and the source's; random weights
+lose more to int4 than trained ones. Versions: {versions}.
 """
 NOT_RUN = "plan also takes {others} other model types (slipway/tasks/engines/openvino/families.py), which were not run."
 PUBLISHED = """\
-Gemma 3 is its text models (270M, 1B). Weights that are already quantized are refused, such as the MXFP4 of gpt-oss: use
-a copy in 16 bits.
+Gemma 3 is its text models (270M, 1B). Weights that are already quantized are refused: use a copy in 16 bits.
 """
 LEGEND = """\
-- A number is how many GPUs of one node the model needs: the smallest `tensor_parallel` that plan proposes. A letter
-or - is the reason of a refusal: [Reasons](#reasons). A format that runs on none of the GPUs has no row.
-- The format is `quantization.format`. Format none serves a checkpoint as it is, also one that is already quantized
-(gpt-oss in MXFP4, DeepSeek-V3 and R1 in FP8).
+- A number is how many GPUs of one node the model needs: the smallest `tensor_parallel`. A letter or - is the reason of
+a refusal: [Reasons](#reasons). A format that runs on none of the GPUs has no row.
+- Format none serves a checkpoint as it is, also one that is already quantized (gpt-oss, DeepSeek-V3 and R1).
 - Each model serves {max_batch_size} sequences at once, with prompts of {max_input_tokens} tokens and
-{max_sequence_tokens} tokens in all. `slipway plan` says what other limits need.
-- A node has {nodes}. What a site chooses is not counted: disk and memory of its pod shapes, and drivers.
+{max_sequence_tokens} tokens in all.
+- A node has {nodes}. Disk and memory of pod shapes, and drivers, are not counted.
 """
-AT_A_GLANCE = "Formats (`none` is one) that run on at least one GPU, or why none does. The link leads to the table."
+AT_A_GLANCE = "Formats (`none` is one) that run on at least one GPU, or why none does."
 NOT_CONFIRMED = """\
-The configurations are copied from public sources (bench/models/models.yaml), not from the Hub itself. For these fields
-no source was found, only what is likely:
+The configurations are copied from public sources (bench/models/models.yaml), not from the Hub itself. These fields have
+no source, only what is likely:
 """
 
 K = TypeVar("K")
@@ -88,10 +85,11 @@ def _introduction() -> Iterator[str]:
 
 def _new_families() -> Iterator[str]:
     yield "## Families of 2026"
-    text, meanings = NEW_FAMILIES.format(runtimes=_runtimes()).strip().split("\n\n")
+    filled = NEW_FAMILIES.format(runtimes=_runtimes(), configured=", ".join(new_families.configured()))
+    text, meanings = filled.strip().split("\n\n")
     yield _filled(text)
     yield _bullets(meanings)
-    yield _markdown(["family", "class", *new_families.FORMATS, "vllm checked against"], new_families.rows())
+    yield _markdown(["family", "class", *new_families.FORMATS], new_families.rows())
 
 
 def _on_cpu() -> Iterator[str]:
@@ -205,14 +203,11 @@ def _engines(formats: Iterable[tuple[EngineKind, str]]) -> str:
 def _reasons() -> Iterator[str]:
     yield "## Reasons"
     reviewed = {code: reason for code, reason in reasons.reviewed().items() if code in used()}
-    rows = (
-        [
-            ", ".join(filter(None, (code, reason.get("short")))),
-            *(" ".join(reason[at].split()) for at in ("why", "source")),
-        ]
+    yield "\n".join(
+        _item(f"{', '.join(filter(None, (f'**{code}**', reason.get('short'))))}: {reason['why']}")
         for code, reason in reviewed.items()
     )
-    yield _markdown(["", "why", "source"], rows)
+    yield f"Each with its source: {reasons.FILE.relative_to(records.REPOSITORY)}."
 
 
 def _not_confirmed() -> Iterator[str]:
@@ -223,7 +218,11 @@ def _not_confirmed() -> Iterator[str]:
 
 
 def _bullets(text: str) -> str:
-    return "\n".join(f"- {_filled(item, indent='  ')}" for item in text.removeprefix("- ").split("\n- "))
+    return "\n".join(map(_item, text.removeprefix("- ").split("\n- ")))
+
+
+def _item(text: str) -> str:
+    return f"- {_filled(text, indent='  ')}"
 
 
 def _filled(text: str, indent: str = "") -> str:
