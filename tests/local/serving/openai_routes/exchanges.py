@@ -23,13 +23,18 @@ class Exchange:
     answer: str
 
     @property
+    def events(self):
+        """The data of each event of a streamed answer; empty where the answer came whole."""
+        if not self.answer.startswith(("event:", "data:")):
+            return []
+        return [line[5:].strip() for line in self.answer.splitlines() if line.startswith("data:")]
+
+    @property
     def said(self):
         """The answer in one line."""
-        if not self.answer.startswith(("event:", "data:")):
+        if not self.events:
             return " ".join(_texts(json.loads(self.answer))) if self.answer else ""
-        data = [line[5:].strip() for line in self.answer.splitlines() if line.startswith("data:")]
-        parts = [text for each in data if each != "[DONE]" for text in _texts_of_event(json.loads(each))]
-        return f"{''.join(parts)} ({len(data)} events)"
+        return "".join(text for each in self.events if each != "[DONE]" for text in _texts_of_event(json.loads(each)))
 
 
 def _texts(document) -> Iterator[str]:

@@ -83,18 +83,26 @@ def guidellm(url, model):
 
 
 def section(title, exchanges):
-    """The exchanges of one client; of requests that look the same the first, and its first streamed answer."""
-    answers = {}
+    """The exchanges of one client; of requests that look the same, the first that came whole and the first streamed."""
+    firsts = {}
     for each in exchanges:
-        asked = each.document or {}
-        request = f"{each.method} {each.path} {outlines(asked)}".rstrip()
-        answers.setdefault(request, {}).setdefault((each.status, asked.get("stream", False)), each.said)
+        request = f"{each.method} {each.path} {outlines(each.document or {})}".rstrip()
+        firsts.setdefault(request, {}).setdefault((each.status, bool(each.events)), each)
     lines = [f"## {title}", "", "```"]
-    for request, said in answers.items():
+    for request, answers in firsts.items():
         lines += wrapped(request, "")
-        for (status, _), text in said.items():
-            lines += wrapped(f"{status} {' '.join(text.split())}", "  ")
+        for (status, text), forms in alike(answers.values()).items():
+            lines += wrapped(f"{status} {text} ({', '.join(sorted(forms, reverse=True))})", "  ")
     return "\n".join([*lines, "```", ""])
+
+
+def alike(exchanges):
+    """How answers with the same status and text came."""
+    forms = {}
+    for each in exchanges:
+        form = f"{len(each.events)} events" if each.events else "whole"
+        forms.setdefault((each.status, " ".join(each.said.split())), []).append(form)
+    return forms
 
 
 def outlines(document):
