@@ -13,8 +13,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from slipway.tasks.contracts.api_keys import CLIENT_HEADER, SUBJECT_PREFIX, subject_name
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.authentication import KEYS_FILE, Quota, TokenIssuer
@@ -246,7 +244,8 @@ def config(
             "anthropic_too_large": {"type": "error", "error": ANTHROPIC_TOO_LARGE},
         },
     )
-    return _argument(json.dumps(yaml.safe_load(text), separators=(",", ":"), sort_keys=True))
+    (document,) = template_files.parsed(text)
+    return _argument(json.dumps(document, separators=(",", ":"), sort_keys=True))
 
 
 def _argument(text: str) -> str:

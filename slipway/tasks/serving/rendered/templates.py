@@ -10,6 +10,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from slipway.tasks.contracts.errors import InputError
 
+LIBYAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 
 def documents(folder: Path, name: str, values: dict[str, Any]) -> list[dict[str, Any]]:
     """The YAML documents of a template.
@@ -59,6 +61,17 @@ def _not_json(value: Any) -> Any:
 def _as_json(text: str) -> str:
     """Parse a YAML text into JSON, which has no anchors, so that changing one value changes no other.
 
-    The result is cached: a roll-out renders the same manifest at every observation, and parsing takes most of the time.
+    The result is cached: a roll-out renders the same manifest at every observation.
     """
-    return json.dumps([document for document in yaml.safe_load_all(text) if document])
+    return json.dumps([document for document in parsed(text) if document])
+
+
+def parsed(text: str) -> list[Any]:
+    """The documents of a YAML text, by libyaml, which is ten times as fast.
+
+    It refuses surrogate pairs, which is how JSON writes characters beyond U+FFFF; PyYAML's own reader takes them.
+    """
+    try:
+        return list(yaml.load_all(text, Loader=LIBYAML))
+    except yaml.YAMLError:
+        return list(yaml.safe_load_all(text))
