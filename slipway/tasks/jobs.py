@@ -230,7 +230,7 @@ def report(job: Job, workspace: Workspace) -> str:
     clock, started_at, began = workspace.clock, workspace.clock.now(), workspace.clock.monotonic()
     log.info("%s begins for run %s", job.step, job.run)
     try:
-        outcome = job.work(workspace)
+        outcome = job.work(replace(workspace, release_uri=job.release_uri or ""))
     except Exception as error:
         failed = _failed(job, error, started_at, clock.monotonic() - began)
         try:

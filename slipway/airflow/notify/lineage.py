@@ -22,7 +22,7 @@ def promoted(plan: "Plan", release_uri: str, hub: str) -> "OperatorLineage":
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415 - only the provider calls this
 
     sources = [plan.source, *plan.adapters.values(), *([plan.draft] if plan.draft else [])]
-    folder = release_uri.removesuffix(f"/{plan.release_id}/release.json")
+    folder = release_uri.rpartition(f"/{plan.release_id}/")[0]
     return OperatorLineage(
         inputs=[_input(each, hub) for each in sources], outputs=[_dataset(*_of_store(folder), plan.release_id)]
     )

@@ -30,7 +30,8 @@ def member(store: "ObjectStore", layout: "Layout", name: str) -> FleetMember:
     judged = [event for event in channel.history if live is None or event.release_id == live.release_id]
     measured = next((event.run for event in judged if live is None or event.event == "promoted"), None)
     release = live.release_id if live else newest.release_id if newest else None
-    facts = {**_of_release(store, layout, name, release), **_of_load(store, layout, name, release, measured)}
+    uri = live.release_uri if live else layout.release(name, release) if release else ""
+    facts = {**_of_release(store, uri), **_of_load(store, layout, name, release, measured)}
     return FleetMember(
         name=name,
         release=live.release_id if live else None,
@@ -42,8 +43,7 @@ def member(store: "ObjectStore", layout: "Layout", name: str) -> FleetMember:
     )
 
 
-def _of_release(store: "ObjectStore", layout: "Layout", name: str, release: str | None) -> dict[str, str]:
-    uri = layout.release(name, release) if release else ""
+def _of_release(store: "ObjectStore", uri: str) -> dict[str, str]:
     stored = store.read_with_etag(uri) if uri else None
     if stored is None:  # there is none, or it was deleted
         return {}

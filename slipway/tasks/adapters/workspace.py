@@ -59,6 +59,8 @@ class Workspace:
 
     signing_key: str = field(default="", repr=False)
     """The private key that publish signs with, in PEM; empty in every other step, and where a service has the key."""
+    release_uri: str = ""
+    """Address of the document of the step's release; empty: its release.json."""
     api_key: str = field(default="", repr=False)
     """The key that steps send to models; empty where the site wants none."""
 

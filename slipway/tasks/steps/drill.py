@@ -11,7 +11,6 @@ from slipway.tasks.contracts.errors import ConflictError
 from slipway.tasks.contracts.measured.drill import SKIPPED, DrillReport, DrillRequest
 from slipway.tasks.contracts.measured.gate import Verdict
 from slipway.tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
-from slipway.tasks.contracts.stored.channel import ChannelEntry
 from slipway.tasks.rollout.act.drill import REPORT, Drill, check_can_flip
 from slipway.tasks.rollout.act.reconciler import RolloutReconciler
 from slipway.tasks.serving.rendered.questions import TIMEOUT_S
@@ -33,7 +32,8 @@ def run(request: DrillRequest, workspace: Workspace, *, load_of: LoadOf = Steady
     channel = documents.channel(request.name)
     if channel.live is None or not channel.previous:
         return _skipped(f"{request.name} has no previous release to go back to, so there is nothing to try out")
-    live, previous = (_reconciler(entry, workspace, request.run) for entry in (channel.live, channel.previous[0]))
+    entries = channel.live, channel.previous[0]
+    live, previous = (RolloutReconciler.at(entry.release_uri, workspace, run=request.run) for entry in entries)
     if (other := live.lock.unfinished()) is not None:
         return _skipped(f"run {other.holder} of {request.name} has not ended")
     with contextlib.ExitStack() as held:
@@ -65,10 +65,6 @@ def summary(report: DrillReport) -> str:
         return f"{requests}, and part of the drill had none; flips took {flips}"
     slowest = max(phase.latency_p99_ms or 0.0 for phase in report.phases)
     return f"{requests}, p99 {slowest:.0f} ms at most; flips took {flips}"
-
-
-def _reconciler(entry: ChannelEntry, workspace: Workspace, run: str) -> RolloutReconciler:
-    return RolloutReconciler.of(workspace.documents.release(entry.release_uri), workspace, run=run)
 
 
 def _skipped(why: str) -> Outcome:

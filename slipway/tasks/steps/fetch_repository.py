@@ -43,7 +43,7 @@ def run(release: Release, release_uri: str, workspace: Workspace, target: Path) 
 def _check_names(release: Release, release_uri: str, layout: Layout) -> None:
     """Check that release.json is the one of its address: it is not signed, and names the artifact to fetch."""
     name = release.spec.name
-    at_this_address = layout.release(name, release.id) == release_uri
+    at_this_address = layout.release(name, release.id, release_uri) == release_uri
     if not at_this_address or release_id(name, release.plan.stages["publish"].key) != release.id:
         raise SignatureError(
             f"{release_uri} is not the document of its release",

@@ -80,9 +80,10 @@ def _costs(release: Release, workspace: Workspace, summaries: Sequence[LevelSumm
 
 def _live(release: Release, workspace: Workspace) -> Release | None:
     """The live release; None where there is none, or its document is lost: a cost is no reason to judge nothing."""
-    name, live = release.spec.name, release.plan.live
+    documents = workspace.documents
     try:
-        return workspace.documents.release(workspace.layout.release(name, live)) if live else None
+        live = documents.channel(release.spec.name).live
+        return documents.release(live.release_uri) if live else None
     except InputError as error:
         log.warning("the candidate's pods are counted without what live gives up: %s", error)
         return None

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from slipway.tasks.adapters.load.load_prompts import requests_of_lines
 from slipway.tasks.adapters.progress import size
@@ -14,6 +15,8 @@ from slipway.tasks.contracts.fit.resolution import resolve as place
 from slipway.tasks.contracts.fit.site_objects import SITE_CONFIG_MAP
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.contracts.stored.plan import Plan, PlanRequest
 from slipway.tasks.contracts.stored.release import Release, UnchangedRun
 from slipway.tasks.engines.checkpoint.calibration_texts import texts_for
@@ -38,12 +41,14 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
         UnavailableError: the Hub or the object store does not answer.
     """
     _check_site(request, workspace.site)
-    planned = _planned(request, workspace, settle=_found if request.plan_only else _recorded)
+    served = Served.read(request.release_spec, workspace.documents)
+    settle = _found if request.plan_only else partial(_recorded, channel=served.channel)
+    planned = _planned(request, workspace, served, settle=settle)
     for line in _log_lines(planned.plan):
         log.info(line)
     if planned.interruption:
         log.warning(planned.interruption.words)
-    uri = _release_uri(planned.plan, workspace)
+    uri = _release_uri(planned.plan, served.channel, workspace.layout)
     return Outcome(_summary(planned.plan, planned.unapplied), _data(planned, uri))
 
 
@@ -53,7 +58,7 @@ def look(request: PlanRequest, workspace: Workspace) -> Preview:
     Raises:
         InputError, UnavailableError: as of `run`.
     """
-    return _planned(request, workspace, settle=_found)
+    return _planned(request, workspace, Served.read(request.release_spec, workspace.documents), settle=_found)
 
 
 def _check_site(request: PlanRequest, site: Site) -> None:
@@ -68,18 +73,17 @@ def _check_site(request: PlanRequest, site: Site) -> None:
 
 
 def _planned(
-    request: PlanRequest, workspace: Workspace, settle: Callable[[Plan, ReleaseSpec, Workspace], Plan]
+    request: PlanRequest, workspace: Workspace, served: Served, settle: Callable[[Plan, ReleaseSpec, Workspace], Plan]
 ) -> Preview:
     """Resolve the release, check it, key its stages, and preview what it will take.
 
     `settle` gives the plan with what is stored, once its stages have keys.
     """
-    spec, documents = request.release_spec, workspace.documents
-    served = Served.read(spec, documents)
+    spec = request.release_spec
     resolution = resolve(place(spec, workspace.site), workspace.hub)
     findings = check(resolution, served)
     plan = settle(key(request, resolution, findings, served, workspace.templates), spec, workspace)
-    return preview(plan, resolution.release, served, Past(documents, workspace.artifacts))
+    return preview(plan, resolution.release, served, Past(workspace.documents, workspace.artifacts))
 
 
 def _found(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
@@ -88,12 +92,14 @@ def _found(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
     return with_stored(plan, workspace.artifacts.find, workspace.is_servable)
 
 
-def _recorded(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
+def _recorded(plan: Plan, spec: ReleaseSpec, workspace: Workspace, *, channel: Channel) -> Plan:
     """The plan with what is stored, after what it decided has been written."""
-    return _unchanged(plan, spec, workspace) if plan.action == "nothing" else _released(plan, spec, workspace)
+    if plan.action == "nothing":
+        return _unchanged(plan, spec, workspace)
+    return _released(plan, spec, workspace, _release_uri(plan, channel, workspace.layout))
 
 
-def _released(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
+def _released(plan: Plan, spec: ReleaseSpec, workspace: Workspace, uri: str) -> Plan:
     """Write the release and the datasets that it needs; the plan with what is stored, which is marked as used."""
     for dataset in plan.datasets.files:
         workspace.datasets.keep(dataset, workspace.hub.read_dataset)
@@ -102,9 +108,9 @@ def _released(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
         lines = workspace.datasets.read(plan.datasets.load_prompts)
         requests_of_lines(prompts, lines, spec.gate.benchmark.max_tokens)  # what benchmark would refuse
     release = Release(id=plan.release_id, spec=spec, plan=plan, created_at=workspace.clock.now())
-    _write(release, workspace)  # before any artifact is relied on, so that retention keeps them
+    _write(release, uri, workspace)  # before any artifact is relied on, so that retention keeps them
     plan = with_stored(plan, workspace.artifacts.use, workspace.is_servable)
-    _write(release.model_copy(update={"plan": plan}), workspace)
+    _write(release.model_copy(update={"plan": plan}), uri, workspace)
     return plan
 
 
@@ -116,13 +122,34 @@ def _unchanged(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
     return plan
 
 
-def _release_uri(plan: Plan, workspace: Workspace) -> str:
-    return workspace.layout.release(plan.name, plan.release_id)
+def _release_uri(plan: Plan, channel: Channel, layout: Layout) -> str:
+    """Where the run's other steps read the release.
+
+    A previous release keeps the document that it was promoted with until this run is promoted: a way back uses it.
+    """
+    named, entry = "", channel.entry(plan.release_id)
+    if entry is not None:
+        named = entry.release_uri if plan.action == "nothing" else f"release-{plan.run}.json"
+    return layout.release(plan.name, plan.release_id, named)
 
 
-def _write(release: Release, workspace: Workspace) -> None:
-    data, uri = canonical_json(release.model_dump(mode="json")), _release_uri(release.plan, workspace)
-    Heads(workspace.store, workspace.clock).replace(uri, data, patience_s=REMOVAL_PATIENCE_S)
+def _write(release: Release, uri: str, workspace: Workspace) -> None:
+    """Write the release's document, and the head that retention looks at where that is another one."""
+    data = canonical_json(release.model_dump(mode="json"))
+    head = workspace.layout.release(release.spec.name, release.id)
+    if uri != head:
+        workspace.store.put_bytes(uri, data)
+        data = _readable(head, workspace) or data
+    Heads(workspace.store, workspace.clock).replace(head, data, patience_s=REMOVAL_PATIENCE_S)
+
+
+def _readable(uri: str, workspace: Workspace) -> bytes | None:
+    """A release's document as it is stored; None where it is lost."""
+    try:
+        workspace.documents.release(uri)
+        return workspace.store.read_bytes(uri)
+    except InputError:
+        return None
 
 
 def _log_lines(plan: Plan) -> list[str]:

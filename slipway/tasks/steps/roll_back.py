@@ -36,6 +36,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         reconciler.tell(reconciler.target.name, "RolledBack", reason, warning=True)
         reconciler.tell_model("RolledBack", reason)
     moves = reconciler.reach(Goal.ROLL_BACK)
+    moves += _keep(reconciler)
     removed = _removed(release, before, reconciler.observe(Goal.ROLL_BACK))
     if live is None or live.release_id != release.id:
         reconciler.channel.swap(
@@ -45,6 +46,18 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     stays = f"{live.release_id} stays live" if live else "nothing is live, as before"
     done = "; ".join(moves) or f"nothing of {release.id} was rolled out"
     return Outcome(f"{stays}; {done}", {**data, "removed": removed, "moves": moves})
+
+
+def _keep(refused: RolloutReconciler) -> list[str]:
+    """Put a previous release's server back as it was promoted, where this run planned that release again."""
+    entry = refused.channel.read().entry(refused.release.id)
+    if entry is None or refused.is_own(entry):
+        return []
+    try:
+        return RolloutReconciler.at(entry.release_uri, refused.workspace, run=refused.run).reach(Goal.KEEP)
+    except InputError as error:  # the refusal is recorded all the same
+        log.warning("the server of %s stays as this run made it: %s", entry.release_id, error)
+        return []
 
 
 def _removed(release: Release, before: Observed, after: Observed) -> list[str]:

@@ -47,7 +47,7 @@ def test_a_good_revision_goes_live_and_answers(chain, promoted):
 
 
 def test_the_live_release_is_verified_from_the_hubs_commit_to_its_pod(chain, promoted):
-    commit = chain.read(chain.layout.release(MODEL, chain.live()))["plan"]["source"]["commit"]
+    commit = chain.read(chain.channel(MODEL)["live"]["release_uri"])["plan"]["source"]["commit"]
 
     command = [REPOSITORY / "bin" / "slipway", "explain", MODEL, "--verify"]
     done = subprocess.run(command, env=chain.environment, capture_output=True, text=True, timeout=60, check=False)

@@ -230,7 +230,7 @@ class Chain:
 
     def other_revision(self):
         """The revision that is not live: v1 or v2."""
-        release = self.read(self.layout.release(MODEL, self.live()))
+        release = self.read(self.channel(MODEL)["live"]["release_uri"])
         return "v1" if release["spec"]["source"]["revision"] == "v2" else "v2"
 
     def bytes(self, uri):

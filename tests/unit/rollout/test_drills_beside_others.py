@@ -69,7 +69,7 @@ def test_a_task_that_is_cleared_later_leaves_a_release_that_was_warmed_meanwhile
     two_releases(workspace)
     cluster.delete("Deployment", FIRST)
     drilled(workspace, load)
-    RolloutReconciler.of(version(1), workspace, run="another").reach(Goal.WARM)
+    RolloutReconciler.at(workspace.layout.release("demo", version(1).id), workspace, run="another").reach(Goal.WARM)
     before = standing(cluster)
 
     assert drilled(workspace, AskedLoad(workspace.clock)).data["verdict"] == "passed"

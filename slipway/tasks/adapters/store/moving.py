@@ -46,15 +46,14 @@ class Place:
         check_address(uri, self.layout.channel(channel.name))
         return channel, stored[1]
 
-    def release(self, name: str, release_id: str) -> tuple[Release, bytes]:
-        """A release and its document."""
-        uri = self.layout.release(name, release_id)
+    def release(self, name: str, release_id: str, named: str = "") -> tuple[Release, bytes]:
+        """A release and its document: its release.json, or the one `named` that a channel leads to."""
+        uri = self.layout.release(name, release_id, named)
         data = self.store.read_bytes(uri)
         release = read_contract_json(Release, data, uri)
         plan = release.plan
-        check_address(
-            uri, self.layout.release(release.spec.name, release.id), self.layout.release(plan.name, plan.release_id)
-        )
+        own = ((release.spec.name, release.id), (plan.name, plan.release_id))
+        check_address(uri, *(self.layout.release(*each, named) for each in own))
         return release, data
 
 
@@ -111,7 +110,7 @@ class Move:
         """The channel with the addresses of the target."""
 
         def moved(entry: ChannelEntry) -> ChannelEntry:
-            uri = self.target.layout.release(channel.name, entry.release_id)
+            uri = self.target.layout.release(channel.name, entry.release_id, entry.release_uri)
             return entry.model_copy(update={"release_uri": uri})
 
         live = moved(channel.live) if channel.live else None
@@ -121,8 +120,9 @@ class Move:
         """Copy a release: first its document, so that retention at the target keeps what follows."""
         source, target = self.source, self.target
         uri, there = source.layout.release(name, entry.release_id), target.layout.release(name, entry.release_id)
-        release, data = source.release(name, entry.release_id)
-        if self._is_outdated(there, release, data):
+        release, _ = source.release(name, entry.release_id, entry.release_uri)
+        head, data = source.release(name, entry.release_id)
+        if self._is_outdated(there, head, data):
             Heads(target.store, self.clock).replace(there, data, patience_s=PATIENCE_S)
         for dataset in release.plan.datasets.files:
             self._object(source.layout.dataset(dataset.file.digest), target.layout.dataset(dataset.file.digest))

@@ -143,9 +143,9 @@ class Layout:
         """Prefix of what runs of retention report, or of one run's report."""
         return f"{self.root}/retention/{run}/" if run else f"{self.root}/retention/"
 
-    def release(self, name: str, release_id: str) -> str:
-        """The release's own document."""
-        return f"{self.root}/releases/{name}/{release_id}/release.json"
+    def release(self, name: str, release_id: str, named: str = "") -> str:
+        """A document of the release: its release.json, or the file or address `named` that a channel leads to."""
+        return f"{self.root}/releases/{name}/{release_id}/{named.rpartition('/')[2] or 'release.json'}"
 
     def result(self, name: str, release_id: str, step: str) -> str:
         """The latest result of a step of the release."""

@@ -41,6 +41,11 @@ class Channel(Contract):
     previous: tuple[ChannelEntry, ...] = Field(default=(), description="newest first; still deployed while kept")
     history: tuple[ChannelEvent, ...] = Field(default=(), description="newest first")
 
+    def entry(self, release_id: str) -> ChannelEntry | None:
+        """The live or a previous release; None if the channel leads to it no more."""
+        entries = (self.live, *self.previous)
+        return next((entry for entry in entries if entry and entry.release_id == release_id), None)
+
     def state_of(self, release_id: str) -> ReleaseState | None:
         """What became of a release; None if the channel does not know it."""
         if self.live and self.live.release_id == release_id:

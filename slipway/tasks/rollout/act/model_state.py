@@ -25,9 +25,9 @@ from slipway.tasks.serving.rendered import exposure, manifests
 
 log = logging.getLogger(__name__)
 
-BY_CHANNEL = {Goal.REVERT, Goal.RESTORE, Goal.WARM, Goal.SERVE, Goal.STAND_BY, Goal.COOL}
-"""Goals whose release was deployed by another run, perhaps before its model moved to another bucket, or its site asked
-for API keys."""
+BY_CHANNEL = {Goal.REVERT, Goal.RESTORE, Goal.WARM, Goal.SERVE, Goal.STAND_BY, Goal.COOL, Goal.KEEP}
+"""Goals whose release was deployed by another run, perhaps before its model moved to another bucket, its site asked for
+API keys, or a run with other settings was refused."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,18 @@ class ModelState:
 
     def read(self, entry: ChannelEntry) -> Release:
         """The release of an entry of the channel."""
-        if entry.release_id == self.release.id:
-            return self.release
-        return self.workspace.documents.release(entry.release_uri)
+        return self.release if self.is_own(entry) else self.workspace.documents.release(entry.release_uri)
+
+    def is_own(self, entry: ChannelEntry) -> bool:
+        """Whether an entry of the channel leads to this release, as its run planned it."""
+        uri = self.workspace.layout.release(self.model, entry.release_id, entry.release_uri)
+        return uri == self.release_uri
 
     def known(self, release_id: str | None, channel: Channel) -> Release | None:
         """The release with this id, if it is this one or the channel's live one."""
-        if release_id == self.release.id:
-            return self.release
-        return self.live(channel) if channel.live and channel.live.release_id == release_id else None
+        if channel.live and channel.live.release_id == release_id:
+            return self.live(channel)
+        return self.release if release_id == self.release.id else None
 
     def budget_of(self, release: Release) -> StartBudget:
         """Time that the pods of a release have to get nodes and images."""

@@ -38,10 +38,21 @@ class RolloutReconciler(ModelState):
     """Moves one release of a model. Every method may be called again after it was cut short."""
 
     @classmethod
-    def of(cls, release: Release, workspace: Workspace, *, run: str | None = None) -> "RolloutReconciler":
-        """Connect to the cluster for a release; `run` is the run that planned it unless another one acts on it."""
-        uri = workspace.layout.release(release.spec.name, release.id)
-        return cls(release, uri, run or release.plan.run, workspace, workspace.cluster())
+    def of(cls, release: Release, workspace: Workspace) -> "RolloutReconciler":
+        """Connect to the cluster for the release of a step."""
+        uri = workspace.layout.release(release.spec.name, release.id, workspace.release_uri)
+        return cls(release, uri, release.plan.run, workspace, workspace.cluster())
+
+    @classmethod
+    def at(cls, release_uri: str, workspace: Workspace, *, run: str) -> "RolloutReconciler":
+        """Connect to the cluster for a release that a channel or a workload names, and on which another run acts.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        release = workspace.documents.release(release_uri)
+        uri = workspace.layout.release(release.spec.name, release.id, release_uri)
+        return cls(release, uri, run, workspace, workspace.cluster())
 
     @property
     def budget(self) -> StartBudget:

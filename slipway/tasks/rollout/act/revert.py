@@ -2,12 +2,9 @@
 
 from collections.abc import Callable
 
-from slipway.tasks.adapters.kube.kube import Cluster
-from slipway.tasks.adapters.store.release_documents import ReleaseDocuments
 from slipway.tasks.adapters.workspace import Outcome, Workspace
 from slipway.tasks.contracts.errors import ConflictError, InputError, PipelineError
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEntry
-from slipway.tasks.contracts.stored.release import Release
 from slipway.tasks.rollout.act.reconciler import RolloutReconciler
 from slipway.tasks.rollout.decide.blue_green import Goal
 from slipway.tasks.serving.rendered import manifests
@@ -27,13 +24,13 @@ def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
     """
     live = workspace.documents.channel(name).live
     if live is None:
-        if left := _left_behind(name, workspace.documents, workspace.cluster()):
-            return _removed(name, left, workspace, run=run)
+        if left := _left_behind(name, workspace, run):
+            return _removed(name, left)
         raise InputError(
             f"the channel of {name} names no live release, so there is nothing to restore",
             remedy=f"Release it with `slipway release {name}`, or bring its channel back with `slipway import`.",
         )
-    reconciler = _reconciler(live, workspace, run)
+    reconciler = RolloutReconciler.at(live.release_uri, workspace, run=run)
     with reconciler.holding():
         _check_same(live, workspace.documents.channel(name).live, name)
         moves = reconciler.reach(Goal.RESTORE)
@@ -44,17 +41,17 @@ def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
     )
 
 
-def _left_behind(name: str, documents: ReleaseDocuments, cluster: Cluster) -> list[Release]:
+def _left_behind(name: str, workspace: Workspace, run: str) -> list[RolloutReconciler]:
     """Candidates of a model of which nothing is live."""
+    cluster = workspace.cluster()
     items = [item for kind in manifests.WORKLOADS for item in cluster.find(kind, {manifests.MODEL_LABEL: name})]
     uris = {uri for item in items for uri in manifests.release_uris(item).values()}
-    return [documents.release(uri) for uri in sorted(uris)]
+    return [RolloutReconciler.at(uri, workspace, run=run) for uri in sorted(uris)]
 
 
-def _removed(name: str, left: list[Release], workspace: Workspace, *, run: str) -> Outcome:
+def _removed(name: str, left: list[RolloutReconciler]) -> Outcome:
     moves: list[str] = []
-    for release in left:
-        reconciler = RolloutReconciler.of(release, workspace, run=run)
+    for reconciler in left:
         with reconciler.holding():
             moves += reconciler.reach(Goal.ROLL_BACK)
     done = "; ".join(moves) or "nothing had to be removed"
@@ -80,7 +77,7 @@ def revert(name: str, workspace: Workspace, *, run: str, reason: str, to: str | 
     """
     channel = workspace.documents.channel(name)
     target = _target(channel, run, to)
-    reconciler = _reconciler(target, workspace, run)
+    reconciler = RolloutReconciler.at(target.release_uri, workspace, run=run)
 
     def taken_back(current: Channel) -> Channel:
         if current.live and current.live.release_id == target.release_id:
@@ -118,10 +115,6 @@ def _check_same(before: ChannelEntry, now: ChannelEntry | None, name: str) -> No
             found=f"{now.release_id if now else 'no release'}, where the channel led to {before.release_id} before",
             remedy=f"See `slipway status {name}`, and start it again if it is still wanted.",
         )
-
-
-def _reconciler(entry: ChannelEntry, workspace: Workspace, run: str) -> RolloutReconciler:
-    return RolloutReconciler.of(workspace.documents.release(entry.release_uri), workspace, run=run)
 
 
 def _is_done(channel: Channel, run: str) -> bool:

@@ -30,6 +30,7 @@ class Goal(StrEnum):
     SERVE = "serve"
     STAND_BY = "stand-by"
     COOL = "cool"
+    KEEP = "keep"
 
 
 class Move(StrEnum):
@@ -95,7 +96,7 @@ class Observed:
     """Workloads of the releases that the channel lists as live or previous."""
 
 
-def next_move(goal: Goal, seen: Observed) -> Move | None:  # noqa: PLR0911 - one for each goal
+def next_move(goal: Goal, seen: Observed) -> Move | None:  # noqa: C901, PLR0911 - one for each goal
     """The next move towards the goal; None when it is reached."""
     match goal:
         case Goal.ROLL_OUT:
@@ -116,6 +117,8 @@ def next_move(goal: Goal, seen: Observed) -> Move | None:  # noqa: PLR0911 - one
             return _stand_by(seen)
         case Goal.COOL:
             return _cool(seen)
+        case Goal.KEEP:
+            return _keep(seen)
 
 
 def to_retire(goal: Goal, seen: Observed) -> frozenset[str]:
@@ -270,6 +273,16 @@ def _cool(seen: Observed) -> Move | None:
     if seen.server not in seen.deployed or seen.channel_live == seen.release:
         return None
     return Move.AWAIT_LEFT if seen.live_reaches_release else Move.RETIRE
+
+
+def _keep(seen: Observed) -> Move | None:
+    """Leave a server that stays deployed as its release was promoted, not as a refused run of that release made it.
+
+    Where GPUs of the live release would be needed, that waits until the release takes the traffic.
+    """
+    if seen.server in seen.deployed and not seen.fits_here and seen.room:
+        return Move.DEPLOY
+    return None if seen.followed else Move.FOLLOW_LIVE
 
 
 def _restore(seen: Observed) -> Move | None:

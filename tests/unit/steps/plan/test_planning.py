@@ -66,7 +66,7 @@ def published_uri(release):
     return f"s3://bucket/artifacts/publish/{release.plan.stages['publish'].key}/manifest.json"
 
 
-def go_live(store, outcome):
+def go_live(store, outcome, uri=None):
     """Write what publish and promote leave of the planned release."""
     release = release_of(store, outcome)
     manifest = Manifest(
@@ -80,7 +80,8 @@ def go_live(store, outcome):
         metrics={},
     )
     store.put_bytes(published_uri(release), canonical_json(manifest.model_dump(mode="json")))
-    channel = Channel(name="demo").promoted(release.id, outcome.data["release"], at=release.created_at, run="r", keep=2)
+    uri = uri or outcome.data["release"]
+    channel = Channel(name="demo").promoted(release.id, uri, at=release.created_at, run="r", keep=2)
     store.put_bytes("s3://bucket/channels/demo.json", canonical_json(channel.model_dump(mode="json")))
 
 
@@ -127,6 +128,15 @@ def test_a_plan_of_nothing_leaves_the_live_release_as_it_was(planned, store):
     planned(run="run-2")
 
     assert store.read_bytes(first.data["release"]) == before
+
+
+def test_a_plan_of_nothing_names_the_document_that_the_channel_leads_to(planned, store):
+    first = planned()
+    uri = first.data["release"].replace("release.json", "release-run-7.json")
+    store.put_bytes(uri, store.read_bytes(first.data["release"]))
+    go_live(store, first, uri)
+
+    assert planned(run="run-8").data["release"] == uri
 
 
 def test_a_live_release_whose_published_artifact_is_missing_is_refused(planned, store):

@@ -52,9 +52,9 @@ def published(space, folder, one=None, **parts):
     return publish.run(one, space)
 
 
-def fetch(space, folder, one=None):
+def fetch(space, folder, one=None, named=""):
     one = one or release()
-    uri = space.layout.release(one.spec.name, one.id)
+    uri = space.layout.release(one.spec.name, one.id, named)
     return fetch_repository.run(one, uri, space, folder / "models")
 
 
@@ -94,6 +94,12 @@ def test_a_signed_release_is_fetched_and_says_whose_signature_it_has(tmp_path, c
 
     assert f"signed by key {fingerprint(key.public)[:12]}" in outcome.summary
     assert (tmp_path / "models/demo/config.pbtxt").read_bytes() == b"name"
+
+
+def test_a_run_s_own_document_of_a_signed_release_is_fetched(space, tmp_path):
+    published(space, tmp_path)
+
+    assert "verified, " in fetch(space, tmp_path, named="release-run-3.json").summary
 
 
 def test_without_signing_nothing_is_signed_or_verified(tmp_path):
@@ -198,11 +204,12 @@ def test_the_signature_of_another_release_does_not_start_this_one(space, tmp_pat
     assert refused(space, tmp_path).found == f"it was made for {other.id}, not for {release().id}"
 
 
-def test_another_signed_release_in_the_place_of_this_one_does_not_start(space, tmp_path):
+@pytest.mark.parametrize("named", ["release.json", "release-run-3.json"])
+def test_another_signed_release_in_the_place_of_this_one_does_not_start(space, tmp_path, named):
     other = other_release()
     published(space, tmp_path, other)
     other_at_this_address = other.model_copy(update={"id": release().id})
-    uri = space.layout.release("demo", release().id)
+    uri = space.layout.release("demo", release().id, named)
 
     for document in (other, other_at_this_address):
         with pytest.raises(SignatureError) as caught:
