@@ -165,6 +165,8 @@ class StepOperator(KubernetesPodOperator):
             "slipway.dev/run": run,
         }
         try:
+            if plan:
+                self._check_image(plan, self.full_pod_spec, context)
             self.annotations = self._annotations(context)
             if self.deferrable:
                 super().execute(context)
@@ -257,6 +259,26 @@ class StepOperator(KubernetesPodOperator):
         selector = self._build_find_pod_label_selector(context)
         pods_of_task: list[k8s.V1Pod] = self.client.list_namespaced_pod(namespace, label_selector=selector).items
         return pods_of_task
+
+    def _check_image(self, plan: Plan, pod: "k8s.V1Pod", context: "Context") -> None:
+        """Refuse to make a stage in another image than the one in its key. A pod that an earlier try left has that one.
+
+        Raises:
+            AirflowFailException: the site file changed after the plan.
+        """
+        planned = plan.stages[self.step].producer.get("image") if self.step in STAGES else None
+        image = pod.spec.containers[0].image
+        if planned in {None, image}:
+            return
+        if any(left.status.phase != PodPhase.FAILED for left in self._left_over(pod.metadata.namespace, context)):
+            return
+        changed = InputError(
+            f"{self.step}: its image changed after the release was planned",
+            found=image,
+            expected=f"{planned}, which is part of the stage's key",
+            remedy=f"Plan again: slipway release {plan.name}. Stages whose image is the same are not made again.",
+        )
+        raise AirflowFailException(str(changed)) from changed
 
     def _why_failed(self, pod: "k8s.V1Pod") -> str:
         end = results.ended(pod)

@@ -40,7 +40,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         stages["assemble"].key,
         rendered,
         inputs={"build": stages["build"].key},
-        producer=stages["assemble"].fields.get("producer", {}),
+        producer=stages["assemble"].producer,
         metrics={"boot": boot},
         seconds=workspace.clock.monotonic() - started,
     )

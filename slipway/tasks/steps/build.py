@@ -21,7 +21,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         stages["build"].key,
         out,
         inputs={"quantize": stages["quantize"].key},
-        producer=stages["build"].fields.get("producer", {}),
+        producer=stages["build"].producer,
         metrics={"engine": description},
         seconds=workspace.clock.monotonic() - started,
     )

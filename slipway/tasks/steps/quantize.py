@@ -25,7 +25,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         stages["quantize"].key,
         out,
         inputs={"download": stages["download"].key},
-        producer=stages["quantize"].fields.get("producer", {}),
+        producer=stages["quantize"].producer,
         metrics=metrics,
         seconds=workspace.clock.monotonic() - started,
     )

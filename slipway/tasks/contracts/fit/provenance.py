@@ -86,8 +86,13 @@ def file_digest(file: HubFile) -> dict[str, str]:
 
 def _stage(release: Release, stage: Stage, manifest: Manifest | None) -> dict[str, Any]:
     planned = release.plan.stages[stage]
-    producer = manifest.producer if manifest else planned.fields.get("producer", {})
+    producer = manifest.producer if manifest else planned.producer
     return {"key": planned.key, "producer": producer}
+
+
+def _image(release: Release, stage: Stage, site: Site) -> str:
+    """Image that a stage was made in: the site file may have changed since."""
+    return release.plan.stages[stage].producer.get("image") or ResolvedRelease(release.spec, site).step_image(stage)
 
 
 def _dependencies(release: Release, stages: Mapping[Stage, Manifest], site: Site) -> Iterator[Descriptor]:
@@ -103,7 +108,7 @@ def _dependencies(release: Release, stages: Mapping[Stage, Manifest], site: Site
     for stage, manifest in stages.items():
         digest = {"sha256": content_digest(manifest.files)}
         yield {"name": stage, "digest": digest, "annotations": {"key": manifest.key, "seconds": manifest.seconds}}
-    for image in sorted({ResolvedRelease(release.spec, site).step_image(stage) for stage in STAGES}):
+    for image in sorted({_image(release, stage, site) for stage in STAGES}):
         name, _, pinned = image.partition("@sha256:")
         yield {"name": f"image/{name}", "uri": f"docker://{image}"} | ({"digest": {"sha256": pinned}} if pinned else {})
 

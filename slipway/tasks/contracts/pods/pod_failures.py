@@ -69,7 +69,7 @@ CAUSES = {
     "signal": Cause(True, "The program itself crashed; see its log."),
     # the pod cannot start (slipway/tasks/contracts/pods/pod_starts.py)
     "image name": Cause(
-        False, "Correct the image in the site file or in the spec's serving.image; then clear this task."
+        False, "Correct the image in the site file or in the spec's serving.image; then release again."
     ),
     "image pull": Cause(
         False,

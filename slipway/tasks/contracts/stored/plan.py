@@ -137,6 +137,12 @@ class StagePlan(Contract):
     fields: Fields
     changed: tuple[str, ...] = Field(default=(), description="why it differs from the live release's")
 
+    @property
+    def producer(self) -> dict[str, str]:
+        """Versions of what makes it, as in its key; `image` is that of the pod, where the image shapes the output."""
+        producer: dict[str, str] = self.fields.get("producer", {})
+        return producer
+
 
 class Estimate(Contract):
     """What the release will need, from the sizes that the Hub lists."""

@@ -1,6 +1,7 @@
 """What publish signs, and what a serving pod refuses before it downloads anything."""
 
 import json
+from base64 import b64decode
 from dataclasses import replace
 
 import pytest
@@ -100,6 +101,22 @@ def test_a_run_s_own_document_of_a_signed_release_is_fetched(space, tmp_path):
     published(space, tmp_path)
 
     assert "verified, " in fetch(space, tmp_path, named="release-run-3.json").summary
+
+
+def test_the_provenance_names_the_images_of_the_plan_and_not_those_of_a_site_file_that_changed_since(space, tmp_path):
+    one = release()
+    build = one.plan.stages["build"].model_copy(update={"fields": {"producer": {"image": "tasks:before"}}})
+    plan = one.plan.model_copy(update={"stages": {**one.plan.stages, "build": build}})
+    published(space, tmp_path, one.model_copy(update={"plan": plan}))
+
+    bundle = json.loads(space.store.read_bytes(f"{ROOT}/provenance.sigstore.json"))
+    statement = json.loads(b64decode(bundle["dsseEnvelope"]["payload"]))
+    images = {
+        each["uri"].removeprefix("docker://")
+        for each in statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+        if each["name"].startswith("image/")
+    }
+    assert images == {"tasks:before", "tasks:1", "triton:1"}
 
 
 def test_without_signing_nothing_is_signed_or_verified(tmp_path):
