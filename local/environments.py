@@ -75,6 +75,14 @@ COMPILED_LATER = (
     r"|great_expectations|pandas|altair|narwhals)/"
 )
 """What no step imports before quantize: it is compiled while services start and the first steps run."""
+COMPILE = """\
+import compileall, re, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+compileall.compile_dir(sys.argv[1], quiet=2, rx=re.compile(sys.argv[2]), workers=0)
+"""
+"""Ends with 0 although some packages ship files that no Python can compile, for which `python -m compileall` ends with
+1, as it does when it is interrupted."""
+RAN_OUT = "memory may have run out. Run the command again."
 AT_ONCE = 2
 """Environments: one is downloaded while another one is compiled. Those named first are built first."""
 SIGNALLED = 128
@@ -267,8 +275,8 @@ def make(uv: Path, name: str) -> None:
     if name in WITH_TRITON:
         own = str(target / "bin" / "python")
         _run([own, str(REPOSITORY / "images" / "triton-cpu" / "install_triton.py")], "cannot lay out Triton")
-    if name in OF_PODS:
-        _compile(target, f"{NOT_COMPILED}|{COMPILED_LATER}")
+    if name in OF_PODS and (code := _compile(target, f"{NOT_COMPILED}|{COMPILED_LATER}")):
+        raise SetupError(f"cannot compile {target} (exit {code}): {RAN_OUT}")
     stamp.write_text(digest)
     print(f"environments: {name} built in {time.monotonic() - started_at:.0f} s", flush=True)
 
@@ -299,14 +307,17 @@ def _compile_rest(name: str, built: Future[None]) -> None:
     """Compile what is left of an environment once it can be used, behind everything else that runs."""
     target = ENVIRONMENTS / name
     if built.exception() is None and not (target / COMPILED).exists():
-        _compile(target, NOT_COMPILED, niceness=10)
-        (target / COMPILED).touch()
+        code = _compile(target, NOT_COMPILED, niceness=10)
+        if code == 0:
+            (target / COMPILED).touch()
+        elif code != -signal.SIGINT:
+            print(f"environments: {name} is not compiled as a whole (exit {code}): {RAN_OUT}", file=sys.stderr)
 
 
-def _compile(target: Path, left_out: str, niceness: int = 0) -> None:
-    """Store the bytecode of what a pod may import. Some packages ship files that no Python can compile."""
-    command = ["nice", f"-n{niceness}", str(target / "bin" / "python"), "-m", "compileall", "-qq", "-j", "0"]
-    subprocess.run([*command, "-x", left_out, str(target / "lib")], stdout=subprocess.DEVNULL, check=False)
+def _compile(target: Path, left_out: str, niceness: int = 0) -> int:
+    """Store the bytecode of what a pod may import; 0 if that came to its end."""
+    command = ["nice", f"-n{niceness}", str(target / "bin" / "python"), "-c", COMPILE]
+    return subprocess.run([*command, str(target / "lib"), left_out], check=False).returncode
 
 
 def _digest(name: str, version: str) -> str:

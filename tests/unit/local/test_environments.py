@@ -1,6 +1,7 @@
 """Building environments side by side, with a program in the place of uv."""
 
 import shutil
+import signal
 import sys
 import textwrap
 import threading
@@ -21,6 +22,7 @@ UV = """\
             folder = target / "lib" / "site-packages" / package
             folder.mkdir(parents=True)
             (folder / "__init__.py").touch()
+            (folder / "of_python_2.py").write_text("print 1")
     elif sys.argv[-1].endswith("front.lock"):
         sys.exit("no such package")
     elif sys.argv[-1].endswith("airflow.lock"):
@@ -105,6 +107,44 @@ def test_toolkits_of_an_environment_of_pods_are_compiled_in_the_end(uv, folder, 
 
     assert (tmp_path / "said").read_text() == "True"
     assert compiled(folder / "harness") == ["torch", "yaml"]
+
+
+@pytest.fixture
+def ended_while_compiling(tmp_path, monkeypatch):
+    """Let every compilation from now on be ended by a signal, once it has begun."""
+
+    def end(number):
+        hook = tmp_path / "hook" / "sitecustomize.py"
+        hook.parent.mkdir()
+        hook.write_text(
+            f"import compileall, os\ncompileall.compile_dir = lambda *_, **__: os.kill(os.getpid(), {int(number)})\n"
+        )
+        monkeypatch.setenv("PYTHONPATH", str(hook.parent))
+
+    return end
+
+
+def test_an_environment_whose_compilation_is_interrupted_is_not_finished(uv, folder, ended_while_compiling):
+    ended_while_compiling(signal.SIGINT)
+
+    with pytest.raises(SetupError, match="cannot compile"):
+        build(uv, ["harness"])
+
+    assert not (folder / "harness" / "made-from").exists()
+
+
+@pytest.mark.parametrize(("number", "told"), [(signal.SIGINT, False), (signal.SIGKILL, True)])
+def test_toolkits_are_not_taken_for_compiled_when_that_was_ended(
+    number, told, uv, folder, ended_while_compiling, capfd
+):
+    build(uv, ["harness"])
+    (folder / "harness" / "compiled").unlink()
+    ended_while_compiling(number)
+
+    assert build(uv, ["harness"]) == 0
+
+    assert not (folder / "harness" / "compiled").exists()
+    assert ("harness is not compiled as a whole" in capfd.readouterr().err) is told
 
 
 def test_toolkits_that_were_not_compiled_to_the_end_are_compiled_by_the_next_command(uv, folder):
