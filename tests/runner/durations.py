@@ -10,6 +10,7 @@ from tests.runner.jobs import Job, Testing
 SLOWEST = 50
 PHASES = ("setup", "call", "teardown")
 FIXTURE = "fixture "
+FAILED = frozenset({"failure", "error"})
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,22 @@ def counts(report: Path) -> Counts:
 
 def failures(report: Path) -> set[str]:
     """The tests that failed."""
-    cases = ET.parse(report).getroot().iter("testcase")
-    return {
-        f"{case.get('classname')}::{case.get('name')}"
-        for case in cases
-        if {"failure", "error"} & {part.tag for part in case}
-    }
+    return {test for test, ends in _ends(report).items() if ends & FAILED}
+
+
+def passes(report: Path) -> set[str]:
+    """The tests that passed."""
+    return {test for test, ends in _ends(report).items() if not ends & {*FAILED, "skipped"}}
+
+
+def _ends(report: Path) -> dict[str, set[str]]:
+    """What JUnit's report, if there is one, says of each test, which has a second case if its teardown failed as well."""
+    ends: dict[str, set[str]] = {}
+    if not report.exists():
+        return ends
+    for case in ET.parse(report).getroot().iter("testcase"):
+        ends.setdefault(f"{case.get('classname')}::{case.get('name')}", set()).update(part.tag for part in case)
+    return ends
 
 
 def readings(report: Path) -> Iterator[Taken]:

@@ -158,22 +158,54 @@ def test_tests_whose_runner_was_killed_are_interrupted_as_on_a_terminal(tmp_path
     until(ended.exists)
 
 
+def probe(tmp_path, text):
+    """A part with the tests in `text`, which has run. They can ask whether they run `again`."""
+    file, seen = tmp_path / "test_probe.py", tmp_path / "seen"
+    begin = (
+        f"from pathlib import Path\nimport pytest\nagain = Path({str(seen)!r}).exists()\nPath({str(seen)!r}).touch()\n"
+    )
+    file.write_text(begin + text)
+    part = jobs.Testing.of(Part(f"probe {tmp_path.name}", 1, nice=0), [str(file)])
+    part.report.unlink(missing_ok=True)
+    schedule.run([dataclasses.replace(part, needs=())], ROOM, ended=lambda job: setattr(part, "code", job.code))
+    return part
+
+
 @pytest.mark.parametrize(
     ("also", "code", "counted"), [("", 0, (2, 0)), ("def test_c(): assert False", TESTS_FAILED, (2, 1))]
 )
 def test_a_test_that_fails_once_is_unstable_and_one_that_fails_alone_too_has_failed(
     tmp_path, capsys, also, code, counted
 ):
-    file = tmp_path / "test_probe.py"
-    file.write_text(
-        "from pathlib import Path\ndef test_a(): pass\ndef test_b():\n"
-        f"    seen = Path({str(tmp_path / 'seen')!r}).exists()\n    Path({str(tmp_path / 'seen')!r}).touch()\n    assert seen\n{also}\n"
-    )
-    part = jobs.Testing.of(Part(f"probe {tmp_path.name}", 1, nice=0), [str(file)])
-    schedule.run([dataclasses.replace(part, needs=())], ROOM, ended=lambda job: setattr(part, "code", job.code))
+    part = probe(tmp_path, f"def test_a(): pass\ndef test_b(): assert again\n{also}\n")
 
     total = durations.counts(part.report) + once_more([part])
 
     assert (part.code, total.passed, total.failed) == (code, *counted)
     (unstable,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("tests: unstable"))
     assert unstable.endswith("test_probe::test_b")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def test_a():\n    if again: pytest.skip('no place')\n    assert False\n",
+        "if not again:\n    def test_a(): assert False\n",
+        "@pytest.fixture\ndef f():\n    yield\n    assert False\ndef test_a(f): assert again\n",
+    ],
+    ids=["skipped", "gone", "failed in its teardown"],
+)
+def test_a_failed_test_that_does_not_pass_alone_has_failed(tmp_path, capsys, text):
+    part = probe(tmp_path, text)
+
+    assert once_more([part]) == durations.Counts()
+    assert part.code == TESTS_FAILED
+    assert "unstable" not in capsys.readouterr().out
+
+
+def test_a_part_that_could_not_run_is_not_run_once_more(tmp_path, capsys):
+    part = jobs.Testing.of(Part(f"probe {tmp_path.name}", 1), ["tests/none-such"])
+    part.code = TESTS_FAILED
+
+    assert once_more([part]) == durations.Counts()
+    assert (part.code, capsys.readouterr().out) == (TESTS_FAILED, "")
