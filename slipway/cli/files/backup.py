@@ -1,6 +1,7 @@
 """`slipway export` and `slipway import`: copy models between object stores, or to and from a folder."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from slipway.tasks.contracts.errors import InputError
 
 if TYPE_CHECKING:
     from slipway.cli.settings import Settings
-    from slipway.tasks.adapters.store.moving import Move, Place
+    from slipway.tasks.adapters.store.moving import Move, Place, Replaced
 
 S3 = "s3://"
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -30,14 +31,17 @@ def export(
     to: Annotated[str, typer.Option(metavar="PLACE", help="A folder, or s3://BUCKET/PREFIX of the same store.")],
     names: Names = None,
     only_published: Served = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Overwrite a channel that differs at PLACE.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Overwrite a channel at PLACE that is not an earlier state.")
+    ] = False,
 ) -> None:
     """Copy channels, the releases they name as live or previous, and their artifacts to PLACE.
 
     Run it again to continue, or to bring a back-up up to date. Every file is verified against its digest.
     """
     settings = settings_of(context)
-    _run(_move(_here(settings), place(settings, to), replace=replace, only_published=only_published), names)
+    replaced: Replaced = "any" if replace else "earlier"
+    _run(_move(_here(settings), place(settings, to), replaced, only_published=only_published), names)
 
 
 def import_(
@@ -49,13 +53,20 @@ def import_(
 ) -> None:
     """Copy what `slipway export` wrote into this site's object store. `slipway restore` then makes it serve.
 
-    Refuses to overwrite a channel that differs, before anything is copied.
+    Refuses to overwrite a channel that differs, even if it is an earlier state, before anything is copied.
     """
     settings = settings_of(context)
-    _run(_move(place(settings, source), _here(settings), replace=replace, only_published=only_published), names)
+    # the site's cluster serves what its channel names
+    replaced: Replaced = "any" if replace else "none"
+    move = _move(place(settings, source), _here(settings), replaced, only_published=only_published)
+    for name in _run(move, names):
+        channel = move.target.channel(name)
+        if channel and channel[0].live:
+            echo(f"next: slipway restore {name}")
 
 
-def _run(move: "Move", names: list[str] | None) -> None:
+def _run(move: "Move", names: list[str] | None) -> Sequence[str]:
+    """Copy the models that are named, or all; their names."""
     chosen = names or move.source.names()
     if not chosen:
         raise InputError(
@@ -65,9 +76,10 @@ def _run(move: "Move", names: list[str] | None) -> None:
         )
     for line in move.run(chosen):
         echo(line)
+    return chosen
 
 
-def _move(source: "Place", target: "Place", *, replace: bool, only_published: bool) -> "Move":
+def _move(source: "Place", target: "Place", replace: "Replaced", *, only_published: bool) -> "Move":
     # boto3 takes half a second to import, which other commands need not wait for
     from slipway.tasks.adapters.clock import SystemClock  # noqa: PLC0415
     from slipway.tasks.adapters.store.moving import ONLY_SERVED, Move  # noqa: PLC0415

@@ -94,9 +94,9 @@ def test_a_channel_that_differs_is_replaced_only_when_asked(old, source, target)
     with pytest.raises(ConflictError) as caught:
         moved(source, target)
 
-    assert caught.value.found == f"{old.live.id} is live there"
+    assert caught.value.found == f"{old.live.id} is live there, at the source {old.other.id}"
     assert not target.store.exists(ELSEWHERE.release("demo", old.other.id))
-    moved(source, target, replace=True)
+    moved(source, target, replace="any")
     assert target.channel("demo")[0].live.release_id == old.other.id
 
 
@@ -151,7 +151,7 @@ def test_a_release_that_was_planned_again_is_renewed_and_an_older_one_only_with_
     planned(old.live.created_at)
     moved(source, target)
     assert stored(target).created_at == NOW
-    moved(source, target, replace=True)
+    moved(source, target, replace="any")
     assert stored(target) == stored(source)
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from slipway.tasks.adapters.clock import Clock
 from slipway.tasks.adapters.store.artifacts import ArtifactStore
@@ -23,6 +24,8 @@ from slipway.tasks.contracts.stored.release import Release
 
 PATIENCE_S = 120.0
 ONLY_SERVED: tuple[Stage, ...] = ("publish",)
+Replaced = Literal["none", "earlier", "any"]
+"""Which channels of the target are replaced if they differ: none, an earlier state of the source's, or any."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,7 @@ class Move:
     source: Place
     target: Place
     clock: Clock
-    replace: bool = False
-    """Whether a channel at the target that differs is replaced."""
+    replace: Replaced = "earlier"
     stages: tuple[Stage, ...] = STAGES
 
     def run(self, names: Sequence[str]) -> Iterator[str]:
@@ -73,7 +75,7 @@ class Move:
 
         Raises:
             InputError: a model has no channel, or a release or artifact is missing or cannot be read.
-            ConflictError: the target's channel is not an earlier state of the source's, and `replace` is not set.
+            ConflictError: the target's channel differs, and `replace` does not include it.
             DigestMismatchError: stored bytes differ from their manifest.
         """
         channels = {name: self._checked(name) for name in names}
@@ -96,15 +98,19 @@ class Move:
                 remedy="Name models that were released there.",
             )
         moved = self._moved(source_channel[0])
-        is_older = target_channel is not None and (target_channel[0] == moved or target_channel[0].precedes(moved))
-        if target_channel is not None and not is_older and not self.replace:
+        if target_channel is not None and not self._may_replace(target_channel[0], moved):
+            earlier = ", or an earlier state of it" if self.replace == "earlier" else ""
             raise ConflictError(
                 f"{self.target.layout.channel(name)} exists and differs; nothing was copied",
-                found=f"{_live(target_channel[0])} is live there",
-                expected=f"no channel, or one in which {_live(moved)} is live",
-                remedy="Give --replace to overwrite that channel. What serves does not change until `slipway restore`.",
+                found=f"{_live(target_channel[0])} is live there, at the source {_live(moved)}",
+                expected=f"no channel, or the same one{earlier}",
+                remedy="Give --replace to overwrite that channel. What serves does not change until "
+                f"`slipway restore {name}`.",
             )
         return source_channel[0], moved, target_channel[1] if target_channel else None
+
+    def _may_replace(self, there: Channel, moved: Channel) -> bool:
+        return there == moved or self.replace == "any" or (self.replace == "earlier" and there.precedes(moved))
 
     def _moved(self, channel: Channel) -> Channel:
         """The channel with the addresses of the target."""
@@ -143,7 +149,7 @@ class Move:
         head = self.target.store.read_with_etag(uri)
         if head is None or not exists(head[0], uri):
             return True
-        if head[0] == data or self.replace:
+        if head[0] == data or self.replace == "any":
             return head[0] != data
         return read_contract_json(Release, head[0], uri).created_at < release.created_at
 
