@@ -104,6 +104,7 @@ TABLE = [
         "required": ["kind"],
         "dependentSchemas": {"kind": {"properties": {"a": SMALL}}, "a": {"properties": {"kind": {"const": "x"}}}},
     },
+    {"type": "object", "properties": {"a": SMALL, "b": SMALL}, "dependentSchemas": {"a": False}},
     {"type": "array", "prefixItems": [SMALL], "unevaluatedItems": {"type": "null"}, "maxItems": 3},
     {"type": "array", "prefixItems": [SMALL, {"type": "null"}], "unevaluatedItems": False},
 ]

@@ -1,6 +1,7 @@
 """Which schemas are accepted, and which are refused. That answers obey them is seen in tests/local/serving."""
 
 import json
+import re
 from contextlib import suppress
 
 import pytest
@@ -213,7 +214,7 @@ def test_bounds_of_many_digits_make_small_grammars(digits):
         ({"type": "array", "contains": {"type": "null"}}, "contains"),
         ({"type": "array", "allOf": [{"prefixItems": [True]}], "unevaluatedItems": False}, "unevaluatedItems"),
         ({"type": "object", "dependentRequired": ["a"]}, "dependentRequired"),
-        ({"type": "object", "dependentSchemas": {"a": 3}}, "'3'"),
+        ({"type": "object", "dependentSchemas": {"a": 3}}, "#/dependentSchemas/a is '3'"),
         ({"type": "object", "patternProperties": {"a": True, "b": True}}, "patternProperties"),
         ({"enum": ["a"], "minLength": 2}, "no value"),
         ({"enum": [[1]], "minItems": 1}, "minItems"),
@@ -282,6 +283,45 @@ def test_a_schema_that_cannot_be_enforced_is_refused_with_its_place(schema, said
         grammar(schema)
 
     assert said in str(refused.value)
+
+
+AB = {"type": "object", "properties": {"a": NULL, "b": NULL}}
+TEN = {"type": "object", "properties": {f"p{number}": NULL for number in range(10)}}
+FIVE = {f"p{number}": [f"p{number + 5}"] for number in range(5)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (
+            {**AB, "dependentRequired": {"a": ["b", 3]}},
+            "#/dependentRequired/a is \"['b', 3]\"; expected a list of names",
+        ),
+        ({**AB, "dependencies": {"a/b": None}}, "#/dependencies/a~1b is 'None'"),
+        ({**AB, "dependentRequired": {"a": ["c"]}}, "# requires 'c', which its properties do not have"),
+        ({**AB, "required": ["a"], "dependentSchemas": {"a": False}}, "#/properties/a is required"),
+        ({**AB, "required": ["a"], "dependentSchemas": {"a": {"type": "array"}}}, "#/dependentSchemas/a has no option"),
+        ({**AB, "dependentSchemas": {"a": {"allOf": 3}}}, "#/dependentSchemas/a/allOf is not a list"),
+        ({**AB, "dependentSchemas": {"b": {"properties": {"a": {"type": "string"}}}}}, "#/properties/a: allOf has the"),
+        ({**TEN, "dependentRequired": FIVE}, "# has 5 entries of dependentRequired or its like"),
+        ({"items": {**TEN, "dependentRequired": FIVE}, "type": "array"}, "#/items has 5 entries of dependentRequired"),
+    ],
+)
+def test_a_dependency_is_refused_by_places_of_the_schema_that_was_sent(schema, said):
+    with pytest.raises(SchemaError) as refused:
+        grammar(schema)
+
+    assert said in str(refused.value)
+    for place in re.findall(r"#[^ :,]*", str(refused.value)):
+        found = schema
+        for part in place.split("/")[1:]:
+            found = found[part.replace("~1", "/")]
+
+
+def test_a_property_that_allows_nothing_beside_it_is_not_there():
+    plain = grammar({"type": "object", "properties": {"a": False, "b": NULL}})
+
+    assert grammar({**AB, "dependentSchemas": {"a": False}}) == grammar({**AB, "dependencies": {"a": False}}) == plain
 
 
 ITSELF = {"$ref": "#/$defs/A"}

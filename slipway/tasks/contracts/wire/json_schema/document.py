@@ -10,16 +10,16 @@ from urllib.parse import unquote, urljoin
 from ..grammar import GrammarError
 from ..grammar.disjoint import contradict, is_never, requires_never
 from ..grammar.merging import merged
-from .keywords import CHOICES, is_patterns, is_several, words_of
+from .keywords import CHOICES, is_patterns, is_several, token, words_of
 from .limits import MAX_DEPTH, MAX_SCHEMAS, SchemaError
-from .plain_form import NAMED, VALUES, plain_form
+from .plain_form import DEPENDENCIES, NAMED, VALUES, Dependency, place_of, plain_form
 
 
 class Document:
     """The schemas of one document, of which at most MAX_SCHEMAS are read."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root, self._left = plain_form(root), MAX_SCHEMAS
+        self._sent, self._root, self._left = root, plain_form(root, "#"), MAX_SCHEMAS
         names = [*_names_of(self._root, "")]
         self._named, self._names = dict(names), Counter(name for name, _ in names)
         self._merges: dict[int, Mapping[str, Any]] = {}
@@ -37,14 +37,20 @@ class Document:
         if self._left < 0 or depth > MAX_DEPTH:
             raise SchemaError(
                 f"the schema is too large at {at[:128]}, or refers to itself without end: at most {MAX_SCHEMAS} "
-                f"schemas within it, {MAX_DEPTH} deep."
+                f"schemas within it, {MAX_DEPTH} deep.{self._multiplied()}"
             )
+
+    def _multiplied(self) -> str:
+        """Why a schema becomes larger than it was sent, if it does."""
+        count, place = max(_dependencies_in(self._sent, "#"))
+        what = "entries of dependentRequired or its like, each of which may double it. Use fewer."
+        return f" {place[:128]} has {count} {what}" if count > 1 else ""
 
     def at(self, place: str) -> Any:
         """The schema at a place of the root; None where there is none."""
         found: Any = self._root
-        for token in place.split("/")[1:]:
-            name = unquote(token).replace("~1", "/").replace("~0", "~")
+        for part in place.split("/")[1:]:
+            name = unquote(part).replace("~1", "/").replace("~0", "~")
             if isinstance(found, dict) and name in found:
                 found = found[name]
             elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
@@ -114,7 +120,7 @@ class Document:
             raise SchemaError(f"{at[:128]}/{keyword} is not a list of schemas.")
         whole: list[Mapping[str, Any]] = []
         for number, each in enumerate(options):
-            place = f"{at}/{keyword}/{number}"
+            place = place_of(options, at, keyword, number)
             if is_never(each):
                 continue
             parts = [*others, *self._parts(self.resolved(each, place), place, depth)]
@@ -123,8 +129,9 @@ class Document:
             if not is_empty and not self._contradict(parts, place):
                 whole.append(self._merge(parts, place, depth))
         if not whole:
-            raise SchemaError(f"{at[:128]}/{keyword} has no option that the keywords beside it allow.")
-        return {keyword: whole}
+            where = place_of(options, at, keyword)
+            raise SchemaError(f"{where[:128]} has no option that the keywords beside it allow.")
+        return {keyword: Dependency(whole, options.place) if isinstance(options, Dependency) else whole}
 
     def _contradict(self, parts: Sequence[Mapping[str, Any]], at: str) -> bool:
         pairs = itertools.combinations(parts, 2)
@@ -142,7 +149,7 @@ class Document:
         # only what is beside may have unevaluatedProperties, so that it comes first even if it is empty
         found: list[Mapping[str, Any]] = [beside] if beside or len(inner) > 1 else []
         for number, each in enumerate(inner):
-            place = f"{at}/allOf/{number}"
+            place = place_of(inner, at, "allOf", number)
             part = words_of(each, place)
             resolved = part if len(inner) == 1 and not beside else self.resolved(part, place)
             found += self._parts(resolved, place, depth + 1)
@@ -168,19 +175,23 @@ def _names_of(schema: Any, at: str, base: str = "") -> Iterator[tuple[str, str]]
         yield from _names_of(each, place, base)
 
 
+def _dependencies_in(schema: Any, at: str) -> Iterator[tuple[int, str]]:
+    """How many properties ask for something in a schema and in those within, and where."""
+    named = [schema.get(word) for word in DEPENDENCIES] if isinstance(schema, dict) else []
+    yield sum(len(each) for each in named if isinstance(each, dict)), at
+    for place, each in _schemas_in(schema, at):
+        yield from _dependencies_in(each, place)
+
+
 def _schemas_in(schema: Any, at: str) -> Iterator[tuple[str, Any]]:
     """What may be a schema within one, and where."""
     members = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
     for name, each in members:
-        place = f"{at}/{_token(name)}"
+        place = f"{at}/{token(name)}"
         if name in NAMED and isinstance(each, dict):
-            yield from ((f"{place}/{_token(key)}", inner) for key, inner in each.items())
+            yield from ((f"{place}/{token(key)}", inner) for key, inner in each.items())
         elif name not in VALUES:
             yield place, each
-
-
-def _token(name: str | int) -> str:
-    return str(name).replace("~", "~0").replace("/", "~1").replace("%", "%25")
 
 
 def _check_reference(reference: Any, at: str, base: str) -> None:

@@ -39,6 +39,11 @@ WHOLE = ("$ref", "enum", "const", "anyOf", "oneOf", "allOf", "not")
 """Keywords that say what a value is without `type`."""
 
 
+def token(name: str | int) -> str:
+    """A name as a part of a place (RFC 6901), within a URI."""
+    return str(name).replace("~", "~0").replace("/", "~1").replace("%", "%25")
+
+
 def words_of(schema: Any, at: str) -> dict[str, Any]:
     """The keywords of a schema that restrict its values."""
     if schema is True:
@@ -227,7 +232,7 @@ def properties_of(words: Mapping[str, Any], at: str) -> tuple[dict[str, Any], li
     others = others_of(words)
     missing = [name for name in required if name not in properties]
     if missing and is_never(others):
-        raise SchemaError(f"{at[:128]}/required has {missing[0][:64]!r}, which properties does not have.")
+        raise SchemaError(f"{at[:128]} requires {missing[0][:64]!r}, which its properties do not have.")
     if long := [name for name in [*properties, *required] if len(name) > MAX_NAME]:
         raise SchemaError(f"{at[:128]} has the property {long[0][:64]!r}...; expected at most {MAX_NAME} characters.")
     return properties, required

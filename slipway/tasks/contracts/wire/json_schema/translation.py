@@ -13,6 +13,7 @@ from .expressions import either
 from .keywords import BY_TYPE, CHOICES, check_alone, is_several, types_of, words_of
 from .limits import MAX_COMPARED, SchemaError
 from .objects import Objects
+from .plain_form import Dependency
 from .values import Values
 
 
@@ -92,7 +93,7 @@ class Translation:
         written = []
         for number, each in enumerate(options):
             if not is_never(each):
-                place = f"{at}/{keyword}/{number}"
+                place = at if isinstance(options, Dependency) else f"{at}/{keyword}/{number}"
                 written.append(self._value(each, place, depth + 1, whole=whole, required=required))
         if not written:
             raise SchemaError(f"{at[:128]}/{keyword} allows nothing.")
