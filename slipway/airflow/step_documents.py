@@ -85,8 +85,10 @@ def s3_client_of(aws_conn_id: str, _period: int) -> Any:
     # imported here, because boto3 takes half a second, which would slow down every DAG parse
     from botocore.config import Config  # noqa: PLC0415
 
-    # boto3 signs links with Signature Version 2 otherwise, which most regions and stores refuse
-    return site_client(aws_conn_id, Config(signature_version="s3v4"))
+    # boto3 signs links with Signature Version 2 otherwise, which most regions and stores refuse, and for a host that
+    # redirects them (slipway/tasks/adapters/store/s3.py)
+    addressing = {} if current_site().object_store.endpoint else {"addressing_style": "virtual"}
+    return site_client(aws_conn_id, Config(signature_version="s3v4", s3=addressing))
 
 
 def site_client(aws_conn_id: str, config: "Config") -> Any:

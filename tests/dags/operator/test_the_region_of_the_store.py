@@ -45,6 +45,7 @@ def test_a_link_is_signed_in_the_region_of_the_site(connect, extra):
 
     (credential,) = parse_qs(link.query)["X-Amz-Credential"]
     assert credential.split("/")[2] == REGION
+    assert link.hostname == f"slipway.s3.{REGION}.amazonaws.com"
     assert client_of("aws_default").meta.region_name == REGION
 
 

@@ -1,4 +1,4 @@
-"""Which stores get checksums after a body: Amazon S3 alone, by whatever address the site names it."""
+"""By which address a site names its store: Amazon S3 gets checksums after a body, and links to a bucket's own host."""
 
 import pytest
 
@@ -22,3 +22,18 @@ def test_amazon_is_known_by_its_address(endpoint, calculation):
     store = S3ObjectStore(ObjectStoreSite(bucket="models", endpoint=endpoint))
 
     assert store._client.meta.config.request_checksum_calculation == calculation
+
+
+@pytest.mark.parametrize(
+    ("bucket", "endpoint", "page"),
+    [
+        ("models", None, "https://models.s3.eu-central-1.amazonaws.com/report.html"),
+        ("my.models", None, "https://s3.eu-central-1.amazonaws.com/my.models/report.html"),
+        ("models", "https://ceph.corp.example", "https://ceph.corp.example/models/report.html"),
+    ],
+)
+def test_a_link_is_to_the_host_of_the_region_which_no_bucket_is_too_new_for(bucket, endpoint, page):
+    site = ObjectStoreSite(bucket=bucket, endpoint=endpoint, region="eu-central-1")
+    store = S3ObjectStore(site, {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"})
+
+    assert store.link(f"s3://{bucket}/report.html").partition("?")[0] == page

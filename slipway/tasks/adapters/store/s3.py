@@ -69,7 +69,9 @@ class S3ObjectStore(ObjectStore):
             InputError: AWS_PROFILE names a profile that is not there, or AWS's files cannot be read.
         """
         self._site, self._is_amazon = site, _is_amazon(site.endpoint)
-        addressing = {"addressing_style": "path"} if site.endpoint else {}
+        # botocore signs links for S3's global host otherwise (signers.py, _should_use_global_endpoint), which redirects
+        # requests for a new bucket of another region: docs.aws.amazon.com/AmazonS3/latest/userguide/Redirects.html
+        addressing = {"addressing_style": "path" if site.endpoint else "virtual"}
         keys = credentials or {}
         self._client = _session(keys.get("AWS_ACCESS_KEY_ID"), keys.get("AWS_SECRET_ACCESS_KEY")).client(
             "s3",
