@@ -13,7 +13,7 @@ from slipway.cli.terminal import echo
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.documents import parse_document, positions_in
 from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.redaction import redacted
+from slipway.tasks.contracts.redaction import excerpt
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.fleet import read_specs
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
@@ -96,7 +96,7 @@ def checked(path: Path) -> str:
     if kind not in KINDS:
         raise InputError(
             f"{path}: kind",
-            found="none" if kind is None else redacted(repr(kind)[:FOUND_CHARS]),
+            found="none" if kind is None else excerpt(repr(kind), FOUND_CHARS),
             expected=" or ".join(KINDS),
             remedy="Set kind: Release in a release spec, or kind: Site in a site file.",
         )

@@ -45,6 +45,11 @@ def redacted(text: str) -> str:
     return TOKEN.sub("(not shown: it may be a secret)", text)
 
 
+def excerpt(text: str, limit: int) -> str:
+    """Return at most `limit` characters of `text`, without tokens: once cut, a token is not recognised."""
+    return bounded(redacted(text), limit)
+
+
 def field_name(key: object) -> str:
     """Return a mapping's key if it looks like the name of a field; a token pasted as a key is not shown."""
     text = str(key)[: FIELD_NAME_CHARS + 1]

@@ -12,7 +12,7 @@ from typing import Any
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.documents import parse_document, positions_in
 from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.redaction import redacted
+from slipway.tasks.contracts.redaction import excerpt, field_name, redacted
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.spec_fields import FLEET_SECTIONS, MAX_MEMBERS, MAX_NAME_CHARS
 from slipway.tasks.contracts.violations import Positions
@@ -22,6 +22,8 @@ PLACES = (("engine", "gpu"), ("serving", "shape"))
 VENDOR = "nvidia-"
 """Begins the label of nearly every product, and is left out of names."""
 FOUND_CHARS = 60
+PLACE_CHARS = 63
+"""The longest value of a Kubernetes label, as which a node has its product."""
 FLEETS = "fleet__"
 """Begins the id of the DAG that releases a fleet, and of the runs that it starts."""
 
@@ -122,16 +124,21 @@ def _checked_places(places: list[Any], what: str) -> list[str]:
         )
     suffixes: dict[str, Any] = {}
     for place in places:
-        suffix = suffix_of(place) if isinstance(place, str) else ""
+        suffix = suffix_of(place) if _is_place(place) else ""
         if not suffix or suffix in suffixes:
             raise InputError(
                 f"{what} names the members of a fleet",
-                found=redacted(repr(place)[:FOUND_CHARS]) + (f" beside {suffixes[suffix]!r}" if suffix else ""),
-                expected="texts, no two of which are alike but for case and punctuation",
+                found=excerpt(repr(place), FOUND_CHARS) + (f" beside {suffixes[suffix]!r}" if suffix else ""),
+                expected=f"texts of at most {PLACE_CHARS} characters that differ in more than case and punctuation",
                 remedy="Correct the list.",
             )
         suffixes[suffix] = place
     return places
+
+
+def _is_place(place: Any) -> bool:
+    """Whether an entry may be shown, and become a part of names: anything else could be a pasted token."""
+    return isinstance(place, str) and len(place) <= PLACE_CHARS and place == redacted(place)
 
 
 def _checked_changes(changes: Any, places: list[str], what: str) -> Mapping[str, dict[str, Any]]:
@@ -148,14 +155,14 @@ def _checked_changes(changes: Any, places: list[str], what: str) -> Mapping[str,
         )
     if unknown := sorted(changes.keys() - set(places)):
         raise InputError(
-            f"{what} names {redacted(unknown[0][:FOUND_CHARS])}, which is not in the list",
+            f"{what} names {excerpt(unknown[0], FOUND_CHARS)}, which is not in the list",
             expected=", ".join(places),
             remedy="Correct it, or add it to the list.",
         )
     for place, change in changes.items():
         if unknown := sorted(change.keys() - set(FLEET_SECTIONS)):
             raise InputError(
-                f"{what}.{place} has {redacted(unknown[0][:FOUND_CHARS])}, in which members of a fleet cannot differ",
+                f"{what}.{place} has {field_name(unknown[0])}, in which members of a fleet cannot differ",
                 expected=", ".join(FLEET_SECTIONS),
                 remedy="Move it to the spec, or write a spec of its own for that place.",
             )
@@ -178,7 +185,7 @@ def _name_of(document: dict[str, Any], place: str, what: str) -> dict[str, str]:
     name = f"{document['name']}-{suffix_of(place)}"
     if len(name) > MAX_NAME_CHARS:
         raise InputError(
-            f"{what}: the name of the fleet's member {name} is too long",
+            f"{what}: the name of the fleet's member {excerpt(name, FOUND_CHARS)} is too long",
             found=f"{len(name)} characters",
             expected=f"at most {MAX_NAME_CHARS}",
             remedy="Shorten the fleet's name.",
@@ -196,7 +203,7 @@ def _check_groups(members: list[ReleaseSpec], what: str) -> None:
     if len(set(groups)) < len(groups):
         raise InputError(
             f"{what}: members of a fleet share serving.group, and a group's server has one shape",
-            found=", ".join(groups),
+            found=redacted(", ".join(groups)),
             remedy="Remove serving.group, or give each member a group of its own below fleet.",
         )
 

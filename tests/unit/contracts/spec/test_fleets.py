@@ -7,6 +7,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.spec.fleet import parse_specs, read_specs
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.spec_fields import MAX_MEMBERS
@@ -122,6 +123,43 @@ def test_the_stages_before_the_shape_matters_read_the_same_fields():
 def test_a_list_that_makes_no_fleet_is_refused(sections, expected):
     with refused(**expected):
         read(changed(ON_CPUS, **sections))
+
+
+TOKEN = "hf_" + "aB3" * 12
+LONG = f"https://ada:{'x' * 90}@host"
+"""A password that is not recognised once it is cut."""
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"serving": {"shape": [TOKEN, "cpu-2"]}},
+        {"serving": {"shape": [LONG, "cpu-2"]}},
+        {"serving": {"shape": [TOKEN, "..."]}, "fleet": {}},
+        {"serving": {"shape": [{"cpu-1": LONG}]}},
+        {"fleet": {TOKEN: {}}},
+        {"fleet": {LONG: {}}},
+        {"fleet": {"cpu-1": {TOKEN: {}}}},
+        {"fleet": {"cpu-1": {LONG: {}}}},
+        {"serving": {"shape": [TOKEN]}, "fleet": {TOKEN: {"source": {}}}},
+        {"serving": {"shape": [TOKEN]}, "fleet": {"cpu-1": {}}},
+        {"serving": {"shape": [TOKEN]}, "engine": {**SPEC["engine"], "max_batch_size": 0}},
+        {"serving": {"shape": [TOKEN]}, "name": "a-name-that-is-long"},
+        {"name": TOKEN},
+        {"name": LONG},
+    ],
+)
+def test_no_part_of_a_pasted_token_is_shown(sections):
+    with pytest.raises(InputError) as caught:
+        read(changed(ON_CPUS, **sections))
+
+    assert "ab3ab3" not in str(caught.value).lower()
+    assert "xxx" not in str(caught.value)
+
+
+def test_an_entry_is_no_longer_than_a_label():
+    with refused(what="serving.shape names the members", expected="at most 63 characters"):
+        read(changed(ON_CPUS, serving={"shape": ["a" * 64]}))
 
 
 def test_a_violation_is_found_in_the_file_of_the_fleet():
