@@ -8,8 +8,9 @@ from slipway.cli.airflow.api import Airflow, NoSuchDagError, Run
 from slipway.cli.airflow.patience import patiently
 from slipway.cli.exit_codes import DONE, REFUSED
 from slipway.cli.runs.follow import Follower
-from slipway.cli.runs.outcome import RELEASES, Outcome, outcome_of
+from slipway.cli.runs.outcome import RELEASES, Outcome
 from slipway.cli.runs.revision_check import ARROW
+from slipway.cli.runs.served import outcome_in_cluster
 from slipway.cli.settings import Settings
 from slipway.tasks.contracts.errors import InputError, PipelineError
 from slipway.tasks.contracts.spec.fleet import FLEETS, member_run
@@ -53,19 +54,19 @@ def one_model(airflow: Airflow, name: str) -> Iterator[None]:
         raise
 
 
-def ends_of(airflow: Airflow, run: Run, members: tuple[str, ...]) -> dict[str, Outcome]:
+def ends_of(airflow: Airflow, settings: Settings, run: Run, members: tuple[str, ...]) -> dict[str, Outcome]:
     """How the release of each member ended in a run of the fleet."""
-    return {member: patiently(partial(_end_of, airflow, member, run)) for member in members}
+    return {member: patiently(partial(_end_of, airflow, settings, member, run)) for member in members}
 
 
-def _end_of(airflow: Airflow, member: str, run: Run) -> Outcome:
+def _end_of(airflow: Airflow, settings: Settings, member: str, run: Run) -> Outcome:
     try:
         view = Follower(airflow, airflow.run(f"{RELEASES}{member}", member_run(run.run_id))).look()
     except InputError as error:
         return Outcome(REFUSED, f"not released: {error}")
     if not view.run.ended:
         return Outcome(REFUSED, f"its run {view.run.run_id} goes on: `slipway status {member}`")
-    return outcome_of(airflow, view)
+    return outcome_in_cluster(airflow, settings, view)
 
 
 def outcome_of_all(name: str, ends: Mapping[str, Outcome]) -> Outcome:

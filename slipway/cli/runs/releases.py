@@ -15,10 +15,10 @@ from slipway.cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
 from slipway.cli.json_documents import EndOfRun, ReleaseDocument, RunState, StepState
 from slipway.cli.runs.fleets import ends_of, members_of, one_model, outcome_of_all
 from slipway.cli.runs.follow import RunView, follow
-from slipway.cli.runs.outcome import Outcome, evidence_of, gate_of, live_already, note_of, outcome_of
+from slipway.cli.runs.outcome import Outcome, evidence_of, gate_of, note_of, outcome_of
 from slipway.cli.runs.revision_check import check_revision
 from slipway.cli.runs.screens import console_on, screen_on
-from slipway.cli.runs.served import served_or
+from slipway.cli.runs.served import outcome_in_cluster
 from slipway.cli.runs.tables import gate_table
 from slipway.cli.settings import Settings
 from slipway.cli.step_process import run_step
@@ -99,11 +99,11 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option of the command
                 echo(ReleaseDocument(run=state, outcome=None, exit_code=None).model_dump_json(indent=2))
             return
         view = followed(console, airflow, run, timeout)
-        ends = ends_of(airflow, run, members)
-        outcome = outcome_of_all(name, ends) if members else patiently(lambda: outcome_of(airflow, view))
+        ends = ends_of(airflow, settings, run, members)
+        outcome = (
+            outcome_of_all(name, ends) if members else patiently(lambda: outcome_in_cluster(airflow, settings, view))
+        )
         airflow.annotate(run, note_of(outcome, view))
-    if outcome.exit_code == DONE and (live := live_already(view)):
-        outcome = served_or(outcome, settings, name, live)
     gate, evidence = gate_of(view), evidence_of(view)
     report = _link(settings, f"{evidence}/report.html") if evidence else ""
     if as_json:

@@ -1,10 +1,13 @@
 """Whether the cluster serves what a model's channel names as live: the channel outlives a cluster that is lost."""
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from slipway.cli.exit_codes import REFUSED
-from slipway.cli.runs.outcome import Outcome
+from slipway.cli.airflow.api import Airflow
+from slipway.cli.exit_codes import DONE, REFUSED
+from slipway.cli.runs.follow import RunView
+from slipway.cli.runs.outcome import RELEASES, Outcome, live_already, outcome_of
 from slipway.cli.settings import Settings
 from slipway.tasks.contracts.errors import PipelineError
 
@@ -42,12 +45,17 @@ def restore_hint(name: str) -> str:
     return f"If nothing is being restarted, `slipway restore {name}` deploys what the channel names."
 
 
-def served_or(outcome: Outcome, settings: Settings, name: str, live: str) -> Outcome:
-    """The outcome, or why a release that needs nothing does not serve. A cluster that cannot be asked is no reason."""
-    try:
-        why = unserved(settings.cluster(), name, live)
-    except PipelineError:  # whoever releases may have no access to the cluster
+def outcome_in_cluster(airflow: Airflow, settings: Settings, view: RunView) -> Outcome:
+    """The outcome of a release that has ended, or why one that needed nothing does not serve.
+
+    A cluster that cannot be asked is no reason: whoever releases may have no access to it.
+    """
+    outcome, live = outcome_of(airflow, view), live_already(view)
+    if outcome.exit_code != DONE or live is None:
         return outcome
+    name, why = view.run.dag_id.removeprefix(RELEASES), None
+    with contextlib.suppress(PipelineError):
+        why = unserved(settings.cluster(), name, live)
     return (
         replace(outcome, exit_code=REFUSED, text=f"nothing was done: {why}. {restore_hint(name)}") if why else outcome
     )

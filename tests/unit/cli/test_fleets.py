@@ -10,12 +10,14 @@ from rich.console import Console
 
 from slipway.cli.json_documents import FleetDocument, ReleaseDocument
 from slipway.cli.runs import fleet_matrix
+from slipway.cli.settings import Settings
 from slipway.tasks.contracts.fit.ledger import Ledger, LevelCost
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
 from tests.fakes.releases import SPEC, release
 from tests.fakes.servers.airflow_server import Frame, Script, ScriptedRun
-from tests.unit.cli.runs import failed, planned, promoted, refused
+from tests.unit.cli.runs import failed, nothing_to_do, planned, promoted, refused
+from tests.unit.cli.test_state import Lost
 
 LAYOUT = Layout("s3://models")
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -82,6 +84,19 @@ def test_the_end_of_a_fleets_release_is_one_document(airflow, slipway):
     assert code == document.exit_code == 1
     assert [(step.name, step.state) for step in document.steps] == [(MEMBERS[0], "done"), (MEMBERS[1], "failed")]
     assert document.steps[1].text.startswith("refused: ")
+
+
+def test_a_member_with_nothing_to_do_fails_where_the_cluster_serves_nothing(airflow, slipway, monkeypatch):
+    fleet(airflow, nothing_to_do(), promoted())
+    monkeypatch.setattr(Settings, "cluster", lambda _: Lost(service=False))
+
+    code, printed = slipway("release", "demo", "--run-id", RUN)
+
+    assert code == 1
+    assert (
+        "the cluster has no Service demo-cpu-1. If nothing is being restarted, `slipway restore demo-cpu-1`" in printed
+    )
+    assert "fleet demo: 1 of 2 models serve what was requested" in printed
 
 
 @pytest.mark.parametrize(
