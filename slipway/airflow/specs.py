@@ -99,7 +99,7 @@ def read_specs(folder: Path, only: str | None = None, part: Slice | None = None)
 
 def make_dags(
     folder: Path,
-    makers: "Sequence[Callable[[ReleaseSpec], DAG | None]]",
+    makers: "Sequence[Callable[[ReleaseSpec, SpecFile], DAG | None]]",
     fleet_makers: "Sequence[Callable[[SpecFile], DAG]]" = (),
     only: str | None = None,
     part: Slice | None = None,
@@ -108,7 +108,7 @@ def make_dags(
 
     Args:
         folder: its *.yaml files are the specs.
-        makers: each makes a DAG of a spec, or returns None for a spec that has no such DAG.
+        makers: each makes a DAG of a model and its file, or returns None for a model that has no such DAG.
         fleet_makers: each makes a DAG of a fleet.
         only: the name of a model or a fleet. Files that do not hold it are not parsed, unless it is found nowhere: YAML
             can write it in other ways.
@@ -121,7 +121,7 @@ def make_dags(
     for path, file in specs.good.items():
         models = [model for model in file.models if only in {None, model.name}]
         try:
-            made = [dag for make in makers for model in models if (dag := make(model)) is not None]
+            made = [dag for make in makers for model in models if (dag := make(model, file)) is not None]
             made += [make(file) for make in fleet_makers if file.is_fleet]
             for dag in made:
                 dag.validate()  # type: ignore[no-untyped-call]  # Airflow's own

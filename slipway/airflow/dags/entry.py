@@ -1,6 +1,7 @@
 """What a DAG file calls: the DAGs of a folder of release specs, and a report of the specs that have none."""
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 
 from airflow.sdk import DAG, get_parsing_context
@@ -15,11 +16,16 @@ from slipway.airflow.notify.callbacks import warn_of_problems
 from slipway.airflow.site import current_site, has_site_dags, specs_folder, specs_slice
 from slipway.airflow.specs import BrokenSpecsError, Slice, make_dags
 from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.spec.fleet import FLEETS
+from slipway.tasks.contracts.spec.fleet import FLEETS, SpecFile
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.lease import DRILLS
 
-MAKERS = {RELEASES: release_dag, ROLLBACKS: rollback_dag, DRILLS: drill_dag}
-"""What makes the DAGs of a spec, by what their ids begin with."""
+MAKERS: dict[str, Callable[[ReleaseSpec, SpecFile], DAG | None]] = {
+    RELEASES: release_dag,
+    ROLLBACKS: lambda spec, _: rollback_dag(spec),
+    DRILLS: lambda spec, _: drill_dag(spec),
+}
+"""What makes the DAGs of a model, by what their ids begin with."""
 
 
 def release_dags(specs: str | Path | None = None) -> dict[str, DAG]:

@@ -15,6 +15,7 @@ from slipway.airflow.released import Released
 from slipway.airflow.step_operator import StepOperator
 from slipway.tasks.contracts.fit.step_kinds import steps_of
 from slipway.tasks.contracts.redaction import bounded
+from slipway.tasks.contracts.spec.fleet import SpecFile
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def params(spec: ReleaseSpec) -> dict[str, Param]:
     }
 
 
-def release_dag(spec: ReleaseSpec) -> DAG:
-    """Build the DAG of one spec."""
+def release_dag(spec: ReleaseSpec, file: SpecFile) -> DAG:
+    """Build the DAG of one of the models of a spec's file. Whoever starts a fleet starts its members as well."""
     warn_of_problems(spec)
     document = spec.model_dump(mode="json", exclude_unset=True)
     text = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True)
@@ -81,6 +82,7 @@ def release_dag(spec: ReleaseSpec) -> DAG:
         schedule=trigger(spec.schedule),
         catchup=False,
         max_active_runs=1,
+        is_paused_upon_creation=False if file.is_fleet else None,
         tags={"slipway", spec.engine.kind, spec.quantization.format, spec.engine.gpu or "cpu"},
         default_args=DEFAULTS,
         doc_md=DOC.format(spec=spec, revision=at_revision, text=fenced(bounded(text, DOC_CHARS), "yaml")),

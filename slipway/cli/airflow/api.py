@@ -245,13 +245,7 @@ class Airflow:
             InputError: the DAG is paused, or does not accept `conf`.
             UnavailableError: Airflow does not answer. If a run may have been made, the remedy says how to follow it.
         """
-        dag = self._session.get(_Dag, _path(dag_id), missing=_no_such_dag(dag_id))
-        if error := self._unreadable(dag):
-            raise error
-        if dag.is_paused:
-            raise InputError(
-                f"DAG {dag_id} is paused, so a run of it would never start", remedy=f"Unpause it at {self.address}."
-            )
+        self.check_startable(dag_id)
         requested_id = run_id or _new_run_id(conf)
         try:
             return self._triggered_once(dag_id, conf, requested_id)
@@ -259,6 +253,21 @@ class Airflow:
             if run_id is not None:
                 raise
             return self.run(dag_id, requested_id)
+
+    def check_startable(self, dag_id: str) -> None:
+        """Check that a run of the DAG would begin.
+
+        Raises:
+            NoSuchDagError: there is no such DAG, or Airflow cannot read it any more.
+            InputError: the DAG is paused.
+        """
+        dag = self._session.get(_Dag, _path(dag_id), missing=_no_such_dag(dag_id))
+        if error := self._unreadable(dag):
+            raise error
+        if dag.is_paused:
+            raise InputError(
+                f"DAG {dag_id} is paused, so a run of it would never start", remedy=f"Unpause it at {self.address}."
+            )
 
     def _triggered_once(self, dag_id: str, conf: Mapping[str, Any], run_id: str) -> Run:
         for pause_s in TRIGGER_PAUSES_S:

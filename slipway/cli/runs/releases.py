@@ -130,6 +130,8 @@ def _start_release(
     except NoSuchDagError:
         if not (members := members_of(airflow, name)):
             raise
+    for member in members:
+        airflow.check_startable(dag_of(member))
     return *_checked_start(settings, airflow, f"{FLEETS}{name}", conf, run_id), members
 
 

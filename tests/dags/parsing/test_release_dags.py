@@ -236,7 +236,7 @@ def test_whatever_one_file_does_the_other_models_keep_their_dags(specs, monkeypa
 def test_a_spec_whose_dag_cannot_be_made_costs_that_model_only(specs):
     (specs / "other.yaml").write_text(yaml.safe_dump({**SPEC, "name": "other"}))
 
-    def make(spec):
+    def make(spec, _):
         if spec.name == "demo":
             raise OverflowError("date value out of range")
         return DAG(dag_id=spec.name, schedule=None, auto_register=False)

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -84,6 +85,18 @@ def test_the_end_of_a_fleets_release_is_one_document(airflow, slipway):
     assert code == document.exit_code == 1
     assert [(step.name, step.state) for step in document.steps] == [(MEMBERS[0], "done"), (MEMBERS[1], "failed")]
     assert document.steps[1].text.startswith("refused: ")
+
+
+@pytest.mark.parametrize("fault", [{"paused": True}, {"unreadable": "ValueError: no"}])
+def test_a_fleet_is_not_released_while_a_member_cannot_be(airflow, slipway, fault):
+    fleet(airflow, promoted(), promoted())
+    airflow.dags["release__demo-cpu-2"] = replace(airflow.dags["release__demo-cpu-2"], **fault)
+
+    code, printed = slipway("release", "demo")
+
+    assert code == 65
+    assert "DAG release__demo-cpu-2" in printed
+    assert airflow.count("POST /api/v2/dags/fleet__demo") == 0
 
 
 def test_a_member_with_nothing_to_do_fails_where_the_cluster_serves_nothing(airflow, slipway, monkeypatch):
