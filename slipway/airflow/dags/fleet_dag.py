@@ -39,7 +39,7 @@ def fleet_dag(fleet: SpecFile) -> DAG:
     with DAG(
         dag_id=f"{FLEETS}{fleet.name}",
         description=f"{fleet.models[0].source.model} → {', '.join(names)}",
-        schedule=trigger(fleet.schedule),
+        schedule=trigger(fleet.models[0].schedule),
         catchup=False,
         max_active_runs=1,
         dagrun_timeout=LONGEST_RUN,

@@ -79,7 +79,7 @@ def release_dag(spec: ReleaseSpec, file: SpecFile) -> DAG:
     with DAG(
         dag_id=f"release__{spec.name}",
         description=f"{spec.source.model} → {spec.quantization.format} → {spec.engine.kind}",
-        schedule=trigger(spec.schedule),
+        schedule=None if file.is_fleet else trigger(spec.schedule),
         catchup=False,
         max_active_runs=1,
         is_paused_upon_creation=False if file.is_fleet else None,

@@ -39,6 +39,8 @@ def test_each_member_has_the_dags_of_a_model_and_the_fleet_has_one(specs):
     assert found.keys() == OF_MEMBERS | {"fleet__demo", "retention", "remove_failed_pods"}
     assert [found[f"release__{name}"].schedule for name in MEMBERS] == [None] * 3
     assert found["fleet__demo"].schedule == "@daily"
+    # by the spec that its steps get, the exporter knows when a member's release is due
+    assert {found[f"release__{name}"].get_task("plan").spec.schedule for name in MEMBERS} == {"@daily"}
 
 
 def test_the_members_after_the_first_are_released_side_by_side_whatever_became_of_it(specs):

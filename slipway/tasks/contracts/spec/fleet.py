@@ -35,8 +35,6 @@ class SpecFile:
     name: str
     models: tuple[ReleaseSpec, ...]
     is_fleet: bool = False
-    schedule: str | None = None
-    """When a fleet's members are released; None otherwise, because a model's spec says so itself."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -98,8 +96,7 @@ def _fleet(document: dict[str, Any], section: str, field: str, what: str, positi
         member = _merged(member, {section: {field: place}, **_name_of(base, place, what)})
         members.append(_validated(member, place, what, positions))
     _check_groups(members, what)
-    models = tuple(member.model_copy(update={"schedule": None}) for member in members)
-    return SpecFile(base["name"], models, is_fleet=True, schedule=members[0].schedule)
+    return SpecFile(base["name"], tuple(members), is_fleet=True)
 
 
 def _validated(member: dict[str, Any], place: str, what: str, positions: Positions | None) -> ReleaseSpec:

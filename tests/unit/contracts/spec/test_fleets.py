@@ -85,10 +85,10 @@ def test_null_takes_a_field_away_at_one_place():
     assert (plain.gate.benchmark.requests == 7, own.gate.benchmark.requests == 7) == (True, False)
 
 
-def test_the_schedule_is_the_fleets_which_releases_its_members():
+def test_each_model_has_the_fleets_schedule_by_which_its_releases_are_due():
     file = read(changed(ON_CPUS, schedule="@daily"))
 
-    assert (file.schedule, {model.schedule for model in file.models}) == ("@daily", {None})
+    assert {model.schedule for model in file.models} == {"@daily"}
 
 
 def test_the_stages_before_the_shape_matters_read_the_same_fields():
