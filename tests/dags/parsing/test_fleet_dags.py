@@ -138,7 +138,7 @@ def test_a_broken_member_is_reported_and_the_other_specs_keep_their_dags(specs, 
     assert {"release__good"} == {dag_id for dag_id in dags() if dag_id.startswith("release__")}
     (error,) = DagBag(str(REPOSITORY / "dags" / "broken_specs.py")).import_errors.values()
     assert "demo.yaml" in error
-    assert "the fleet's member cpu-2" in error
+    assert "the fleet's cpu-2" in error
 
 
 def test_a_fleet_is_in_one_slice(specs):

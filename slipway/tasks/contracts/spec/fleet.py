@@ -15,7 +15,7 @@ from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.redaction import excerpt, field_name, redacted
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.spec_fields import FLEET_SECTIONS, MAX_MEMBERS, MAX_NAME_CHARS
-from slipway.tasks.contracts.violations import Positions
+from slipway.tasks.contracts.violations import Loc, Positions
 
 PLACES = (("engine", "gpu"), ("serving", "shape"))
 """Fields that may be a list: GPU products, or shapes of servers on CPU."""
@@ -90,20 +90,51 @@ def _fleet(document: dict[str, Any], section: str, field: str, what: str, positi
     places = _checked_places(_field(document, section, field), f"{what}: {section}.{field}")
     changes = _checked_changes(document.get("fleet", {}), places, f"{what}: fleet")
     base = {key: value for key, value in document.items() if key != "fleet"}
-    members = []
+    members: list[ReleaseSpec] = []
+    errors: dict[str, InputError] = {}
     for place in places:
-        member = _merged(base, changes.get(place, {}))
-        member = _merged(member, {section: {field: place}, **_name_of(base, place, what)})
-        members.append(_validated(member, place, what, positions))
+        change = changes.get(place, {})
+        found_at = positions and _positions_of(place, change, base, positions)
+        try:
+            own = {section: {field: place}, **_name_of(base, place, what)}
+            members.append(read_contract(ReleaseSpec, _merged(_merged(base, change), own), what, found_at))
+        except InputError as error:
+            errors[place] = error
+    if errors:
+        raise _of_all(errors, places)
     _check_groups(members, what)
     return SpecFile(base["name"], tuple(members), is_fleet=True)
 
 
-def _validated(member: dict[str, Any], place: str, what: str, positions: Positions | None) -> ReleaseSpec:
-    try:
-        return read_contract(ReleaseSpec, member, what, positions)
-    except InputError as error:
-        raise InputError(error.what, found=f"in the fleet's member {place}", remedy=error.remedy) from error
+def _positions_of(place: str, change: Any, base: Any, positions: Positions) -> Positions:
+    """Finds a place of a member's document where it was written: below `fleet`, or in the spec."""
+    return lambda loc: positions(("fleet", place, *loc) if _is_below_fleet(loc, change, base) else loc)
+
+
+def _is_below_fleet(loc: Loc, change: Any, base: Any) -> bool:
+    """Whether a merge patch wrote what a member has at this place."""
+    written = False
+    for part in loc:
+        if not isinstance(change, dict):  # a list or a value replaces the spec's whole
+            return True
+        if part in change:
+            change, base, written = change[part], base.get(part) if isinstance(base, dict) else None, True
+        elif isinstance(base, dict) and part in base:
+            return False
+    return written
+
+
+def _of_all(errors: Mapping[str, InputError], places: list[str]) -> InputError:
+    """One error of all members; what is wrong in several is said once."""
+    places_of: dict[str, list[str]] = {}
+    for place, error in errors.items():
+        statement = str(error).removesuffix(error.remedy).rstrip(" .")
+        places_of.setdefault(statement, []).append(place)
+    texts = [
+        f"{statement}, in " + ("every member of the fleet" if where == places else f"the fleet's {' and '.join(where)}")
+        for statement, where in places_of.items()
+    ]
+    return InputError("; ".join(texts), remedy=" ".join(dict.fromkeys(error.remedy for error in errors.values())))
 
 
 def _checked_places(places: list[Any], what: str) -> list[str]:

@@ -106,7 +106,7 @@ def test_the_stages_before_the_shape_matters_read_the_same_fields():
         ({"serving": {"shape": ["a-b", "a.b"]}}, {"found": "'a.b' beside 'a-b'"}),
         ({"serving": {"shape": ["a", 7]}}, {"found": "7"}),
         ({"serving": {"shape": ["a", "..."]}}, {"found": "'...'"}),
-        ({"serving": {"shape": ["a" * 36]}}, {"what": f"demo-{'a' * 36} is too long", "found": "41 characters"}),
+        ({"serving": {"shape": ["a" * 36]}}, {"what": f"demo-{'a' * 36} is too long: found 41 characters"}),
         ({"engine": {**SPEC["engine"], "gpu": ["NVIDIA-L4"]}}, {"found": "engine.gpu and serving.shape"}),
         ({"serving": {}, "fleet": {}}, {"found": "no list of places"}),
         ({"fleet": {"cpu-3": {}}}, {"what": "names cpu-3, which is not in the list", "expected": "cpu-1, cpu-2"}),
@@ -114,7 +114,7 @@ def test_the_stages_before_the_shape_matters_read_the_same_fields():
         ({"fleet": {"cpu-1": 1}}, {"what": "fleet is not valid"}),
         ({"fleet": ["cpu-1"]}, {"what": "fleet is not valid"}),
         ({"serving": {"shape": ["cpu-1", "cpu-2"], "group": "g"}}, {"what": "members of a fleet share serving.group"}),
-        ({"fleet": {"cpu-2": {"engine": {"max_batch_size": 0}}}}, {"found": "member cpu-2"}),
+        ({"fleet": {"cpu-2": {"engine": {"max_batch_size": 0}}}}, {"what": "the fleet's cpu-2"}),
         ({"schedule": "slipway/demo-cpu-2"}, {"what": "this model's own asset"}),
         ({"name": None}, {"what": "name"}),
         ({"name": "Demo"}, {"what": "must be lower-case letters"}),
@@ -167,6 +167,46 @@ def test_a_violation_is_found_in_the_file_of_the_fleet():
 
     with refused(what=f"fleet.yaml:{text[: text.index('max_batch_size')].count(chr(10)) + 1}:"):
         parse_specs(text.encode(), "fleet.yaml")
+
+
+PATCHED = """
+fleet:
+  cpu-1:
+    engine:
+      max_batch_size: 0
+  cpu-2:
+    engine: {batch_size: 8}
+    gate:
+      expect:
+      - {metric: error_rate}
+    rollout:
+      keep: many
+"""
+
+
+def test_each_violation_is_found_where_it_was_written():
+    text = yaml.safe_dump(changed(ON_CPUS, schedule="wekly"))
+    numbers = {line.strip(): number for number, line in enumerate((text + PATCHED).splitlines(), 1)}
+
+    with pytest.raises(InputError) as caught:
+        parse_specs((text + PATCHED).encode(), "fleet.yaml")
+
+    one, two = caught.value.what.split(", in the fleet's cpu-1; ")
+    assert f"fleet.yaml:{numbers['max_batch_size: 0']}:7: engine.max_batch_size: must be at least 1" in one
+    assert f"fleet.yaml:{numbers['engine: {batch_size: 8}']}:14: engine.batch_size: is not a field" in two
+    assert f"line {numbers['- {metric: error_rate}']}:9: gate.expect.0" in two
+    assert f"line {numbers['keep: many']}:7: rollout.keep: must be a whole number" in two
+    assert f"line {numbers['schedule: wekly']}:1: schedule: " in one
+    assert f"line {numbers['schedule: wekly']}:1: schedule: " in two
+    assert two.endswith(", in the fleet's cpu-2")
+
+
+def test_what_is_wrong_in_every_member_is_said_once():
+    with pytest.raises(InputError) as caught:
+        read(changed(ON_CPUS, engine={**SPEC["engine"], "max_batch_size": 0}))
+
+    assert caught.value.what.endswith("(found 0), in every member of the fleet")
+    assert caught.value.what.count("max_batch_size") == 1
 
 
 @pytest.mark.parametrize("document", [SPEC, ON_GPUS, changed(ON_CPUS, fleet={"cpu-1": {"gate": {}}})])
