@@ -301,6 +301,13 @@ class Airflow:
         """
         return self._session.get(_Described, _path(dag_id), missing=_no_such_dag(dag_id)).description or ""
 
+    def has_dag(self, dag_id: str) -> bool:
+        """Whether Airflow has the DAG and still reads it; it remembers those whose specs are gone."""
+        try:
+            return not self._session.get(_Dag, _path(dag_id), missing=_no_such_dag(dag_id)).is_stale
+        except NoSuchDagError:
+            return False
+
     def annotate(self, run: Run, note: str) -> None:
         """Write a note on a run that has none, which Airflow shows beside it. Whoever may not is left in peace."""
         path = _path(run.dag_id, "dagRuns", run.run_id)

@@ -1,7 +1,6 @@
 """Fleets in the command: which models a fleet has, and how their releases ended."""
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from slipway.cli.airflow.api import Airflow, NoSuchDagError, Run
@@ -12,12 +11,21 @@ from slipway.cli.runs.outcome import RELEASES, Outcome
 from slipway.cli.runs.revision_check import ARROW
 from slipway.cli.runs.served import outcome_in_cluster
 from slipway.cli.settings import Settings
+from slipway.cli.terminal import echo
 from slipway.tasks.contracts.errors import InputError, PipelineError
 from slipway.tasks.contracts.spec.fleet import FLEETS, member_run
 
+ANSWER_S = 5.0
+"""How long a command that can do without Airflow waits for it."""
+
 
 def members_of(airflow: Airflow, name: str) -> tuple[str, ...]:
-    """The models of a fleet, which the description of its DAG names; none if Airflow has no such fleet."""
+    """The models of a fleet, which the description of its DAG names; none if the name is a model's or Airflow has none.
+
+    A model that became a fleet keeps its channel, and Airflow its DAG, which no spec makes any more.
+    """
+    if airflow.has_dag(f"{RELEASES}{name}"):
+        return ()
     try:
         description = airflow.description(f"{FLEETS}{name}")
     except NoSuchDagError:
@@ -26,32 +34,27 @@ def members_of(airflow: Airflow, name: str) -> tuple[str, ...]:
 
 
 def fleet_of(settings: Settings, name: str) -> tuple[str, ...]:
-    """The models of a fleet; none if the name is that of a model with a channel, or if Airflow cannot be asked."""
-    with contextlib.suppress(PipelineError):
-        store, layout = settings.store()
-        if store.read_with_etag(layout.channel(name)) is None:
-            with settings.airflow() as airflow:
-                return members_of(airflow, name)
-    return ()
+    """As `members_of`; none if Airflow does not answer, which is said on stderr."""
+    try:
+        with settings.airflow(ANSWER_S) as airflow:
+            return members_of(airflow, name)
+    except PipelineError as error:
+        echo(f"{name} is taken for a model, because Airflow does not say whether it is a fleet: {error.what}", err=True)
+        return ()
 
 
-@contextlib.contextmanager
-def one_model(airflow: Airflow, name: str) -> Iterator[None]:
-    """The block is about one model.
+def refuse_fleet(airflow: Airflow, name: str) -> None:
+    """Refuse the name of a fleet where that of one model is needed.
 
     Raises:
-        InputError: the name is that of a fleet.
+        InputError: it is that of a fleet.
     """
-    try:
-        yield
-    except NoSuchDagError as error:
-        if members := members_of(airflow, name):
-            raise InputError(
-                f"{name} is a fleet, whose models are promoted and rolled back one by one",
-                expected=f"one of {', '.join(members)}",
-                remedy=f"Name one of them; `slipway explain {name}` shows what is live of each.",
-            ) from error
-        raise
+    if members := members_of(airflow, name):
+        raise InputError(
+            f"{name} is a fleet, whose models are promoted and rolled back one by one",
+            expected=f"one of {', '.join(members)}",
+            remedy=f"Name one of them; `slipway explain {name}` shows what is live of each.",
+        )
 
 
 def ends_of(airflow: Airflow, settings: Settings, run: Run, members: tuple[str, ...]) -> dict[str, Outcome]:

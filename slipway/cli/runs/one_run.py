@@ -10,7 +10,7 @@ import typer
 
 from slipway.cli.airflow.api import Airflow, LogEvent, Run, Task
 from slipway.cli.arguments import Name, settings_of
-from slipway.cli.runs.fleets import one_model
+from slipway.cli.runs.fleets import refuse_fleet
 from slipway.cli.runs.follow import place
 from slipway.cli.runs.releases import dag_of
 from slipway.cli.terminal import echo
@@ -42,7 +42,8 @@ def logs(
     run_id: OfRun = None,
 ) -> None:
     """Print the log of a step of the newest run."""
-    with settings_of(context).airflow() as airflow, one_model(airflow, name):
+    with settings_of(context).airflow() as airflow:
+        refuse_fleet(airflow, name)
         run = _run(airflow, name, run_id)
         task = _task(airflow.tasks(run), step, run)
         echo(f"run {run.run_id}, step {task.task_id}: {task.state or 'waiting'}, try {task.try_number}", err=True)
@@ -52,7 +53,8 @@ def logs(
 
 def cancel(context: typer.Context, name: Name, run_id: OfRun = None) -> None:
     """End a run of the model that goes on. Its candidate is removed; what is live stays."""
-    with settings_of(context).airflow() as airflow, one_model(airflow, name):
+    with settings_of(context).airflow() as airflow:
+        refuse_fleet(airflow, name)
         runs = [airflow.run(dag_of(name), run_id)] if run_id else airflow.runs(dag_of(name), RUNS_TO_SEARCH)
         going_on = [run for run in runs if not run.ended]
         if not going_on:
@@ -73,7 +75,8 @@ def open_(
     run_id: OfRun = None,
 ) -> None:
     """Show the model's page or a run of it in a browser, and print its address."""
-    with settings_of(context).airflow() as airflow, one_model(airflow, name):
+    with settings_of(context).airflow() as airflow:
+        refuse_fleet(airflow, name)
         if page is Page.RUN or run_id:
             address = airflow.run_url(_run(airflow, name, run_id))
         else:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import typer
 
-from slipway.cli.airflow.api import NoSuchDagError
 from slipway.cli.airflow.patience import patiently
 from slipway.cli.exit_codes import REFUSED
 from slipway.cli.runs.fleets import members_of
@@ -31,13 +30,9 @@ def plans_in_airflow(
     def planned(model: str) -> Preview:
         return plan_in_airflow(model, settings, revision, force=force, timeout=timeout, run_id=run_id, failed=failed)
 
-    try:
-        return None, [planned(name)]
-    except NoSuchDagError:
-        with settings.airflow(timeout) as airflow:
-            if not (members := members_of(airflow, name)):
-                raise
-    return name, [planned(member) for member in members]
+    with settings.airflow(timeout) as airflow:
+        members = members_of(airflow, name)
+    return (name, [planned(member) for member in members]) if members else (None, [planned(name)])
 
 
 def plan_in_airflow(

@@ -13,7 +13,7 @@ from slipway.cli.airflow.patience import patiently
 from slipway.cli.arguments import AsJson, Force, Name, Revision, RunId, Timeout, settings_of
 from slipway.cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
 from slipway.cli.json_documents import EndOfRun, ReleaseDocument, RunState, StepState
-from slipway.cli.runs.fleets import ends_of, members_of, one_model, outcome_of_all
+from slipway.cli.runs.fleets import ends_of, members_of, outcome_of_all, refuse_fleet
 from slipway.cli.runs.follow import RunView, follow
 from slipway.cli.runs.outcome import Outcome, evidence_of, gate_of, note_of, outcome_of
 from slipway.cli.runs.revision_check import check_revision
@@ -125,14 +125,11 @@ def _start_release(
     settings: Settings, airflow: Airflow, name: str, conf: Mapping[str, Any], run_id: str | None
 ) -> tuple[Run, bool, tuple[str, ...]]:
     """As `start`, of a model or a fleet; the last value are the fleet's models."""
-    try:
-        return *_checked_start(settings, airflow, dag_of(name), conf, run_id), ()
-    except NoSuchDagError:
-        if not (members := members_of(airflow, name)):
-            raise
+    members = members_of(airflow, name)
     for member in members:
         airflow.check_startable(dag_of(member))
-    return *_checked_start(settings, airflow, f"{FLEETS}{name}", conf, run_id), members
+    dag_id = f"{FLEETS}{name}" if members else dag_of(name)
+    return *_checked_start(settings, airflow, dag_id, conf, run_id), members
 
 
 def _checked_start(
@@ -190,7 +187,8 @@ def rollback(
             raise type(error)(error.what, found=error.found, expected=error.expected, remedy=remedy) from error
         end(console, Outcome(DONE, said))
         return
-    with settings.airflow(timeout) as airflow, one_model(airflow, name):
+    with settings.airflow(timeout) as airflow:
+        refuse_fleet(airflow, name)
         dag_id = f"rollback__{name}"
         known = _conf_of(airflow, dag_id, run_id) if run_id and reason is None else None
         why = _reason(reason, *ROLLED_BACK) if known is None else known.get("reason", "")
@@ -210,7 +208,8 @@ def restore(context: typer.Context, name: Name, timeout: Timeout = None, run_id:
     bucket: then its pods are replaced one by one, and fetch it from there.
     """
     console = console_on()
-    with settings_of(context).airflow(timeout) as airflow, one_model(airflow, name):
+    with settings_of(context).airflow(timeout) as airflow:
+        refuse_fleet(airflow, name)
         run, new = start(airflow, f"rollback__{name}", {"to": "live"}, run_id)
         announce(console, airflow, run, new=new)
         view = followed(console, airflow, run, timeout)
@@ -265,7 +264,8 @@ def approve(
 ) -> None:
     """Promote a candidate that passed its gate and whose release waits for approval."""
     why = _reason(reason, *(REJECTED if reject else APPROVED)) if reject or reason is not None else ""
-    with settings_of(context).airflow() as airflow, one_model(airflow, name):
+    with settings_of(context).airflow() as airflow:
+        refuse_fleet(airflow, name)
         run = airflow.run(dag_of(name), run_id) if run_id else _waiting_run(airflow, name)
         airflow.answer(run, APPROVAL, "Reject" if reject else "Approve", {"reason": why} if why else {})
     echo(f"{'rejected' if reject else 'approved'}: run {run.run_id}{f': {why}' if why else ''}")

@@ -18,7 +18,8 @@ from slipway.tasks.contracts.stored.channel import Channel
 from tests.fakes.releases import SPEC, release
 from tests.fakes.servers.airflow_server import Frame, Script, ScriptedRun
 from tests.unit.cli.runs import failed, nothing_to_do, planned, promoted, refused
-from tests.unit.cli.test_state import Lost
+from tests.unit.cli.test_state import Documents as Stored
+from tests.unit.cli.test_state import Lost, channel
 
 LAYOUT = Layout("s3://models")
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -131,6 +132,45 @@ def test_what_concerns_one_model_names_those_of_the_fleet(airflow, slipway, comm
     assert "one of demo-cpu-1, demo-cpu-2" in printed
 
 
+def shown(slipway):
+    """The models that the status of `demo` has."""
+    return [model["name"] for model in json.loads(slipway("status", "demo", "--json")[1].out)["models"]]
+
+
+def test_a_model_that_became_a_fleet_is_one_for_every_command(airflow, slipway, monkeypatch):
+    fleet(airflow, promoted(), promoted())
+    airflow.dags["release__demo"] = replace(promoted(), spec_is_gone=True)
+    airflow.runs["release__demo", "old"] = ScriptedRun("old", {}, promoted())
+    monkeypatch.setattr(Settings, "store", lambda _: (Stored(channel()), LAYOUT))
+
+    assert shown(slipway) == list(MEMBERS)
+    assert "fleet demo" in slipway("explain", "demo")[1]
+    assert "one of demo-cpu-1, demo-cpu-2" in slipway("logs", "demo")[1]
+    assert slipway("release", "demo", "--no-wait", "--run-id", "new")[0] == 0
+    assert ("fleet__demo", "new") in airflow.runs
+
+
+def test_a_fleet_that_became_a_model_is_one_before_its_first_promotion(airflow, slipway, monkeypatch):
+    fleet(airflow, promoted(), promoted())
+    monkeypatch.setattr(Settings, "store", lambda _: (Stored(), LAYOUT))
+    airflow.dags["fleet__demo"].spec_is_gone = True
+    airflow.dags["release__demo"] = promoted()
+
+    assert shown(slipway) == ["demo"]
+
+
+def test_a_name_is_a_models_and_that_is_said_while_airflow_does_not_answer(airflow, slipway, monkeypatch):
+    fleet(airflow, promoted(), promoted())
+    airflow.failures[:] = [503]
+    monkeypatch.setattr(Settings, "store", lambda _: (Stored(channel()), LAYOUT))
+
+    code, printed = slipway("explain", "demo")
+
+    assert code == 0
+    assert "demo is taken for a model, because Airflow does not say whether it is a fleet" in printed
+    assert f"{release().id} has been live since" in printed.out
+
+
 def test_a_name_that_is_neither_a_model_nor_a_fleet_is_no_fleet(airflow, slipway):
     code, printed = slipway("release", "nothing")
 
@@ -215,13 +255,13 @@ def test_the_matrix_has_what_is_live_of_each_member_and_how_it_was_judged():
 
 def test_a_member_whose_newest_release_was_refused_shows_what_is_still_live():
     good, documents = released("demo-cpu-1")
-    channel = Channel(name="demo-cpu-1").promoted(
+    live = Channel(name="demo-cpu-1").promoted(
         good.id, LAYOUT.release("demo-cpu-1", good.id), at=NOON, run="run-1", keep=2
     )
     documents = Documents(
         {
             **documents,
-            LAYOUT.channel("demo-cpu-1"): channel.refused("demo-cpu-1-new", at=NOON, run="run-2", reason="slow"),
+            LAYOUT.channel("demo-cpu-1"): live.refused("demo-cpu-1-new", at=NOON, run="run-2", reason="slow"),
         }
     )
 
