@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from slipway.cli.airflow.api import Airflow, Run
 from slipway.cli.error_text import parts
 from slipway.tasks.contracts.errors import PipelineError
+from slipway.tasks.contracts.fit.forecast import Preview
 from slipway.tasks.contracts.measured.gate import GateReport
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEntry
 
@@ -200,6 +201,15 @@ class FleetDocument(Document):
 
     name: str
     members: list[FleetMember]
+    problems: list[Problem] = Field(default=[], description="models that could not be read; part is the model's name")
+
+
+class FleetPlanDocument(Document):
+    """`slipway plan --json` of a fleet."""
+
+    name: str
+    members: list[Preview]
+    problems: list[Problem] = Field(default=[], description="models without a plan; part is the model's name")
 
 
 class KeyState(Document):

@@ -53,14 +53,14 @@ def schema(
 
 def _printed() -> dict[Printed, type[BaseModel]]:
     from slipway.cli import json_documents  # noqa: PLC0415 - imports Airflow's client, which a spec's schema need not wait for
-    from slipway.tasks.contracts.fit.forecast import FleetPreview, Preview  # noqa: PLC0415
+    from slipway.tasks.contracts.fit.forecast import Preview  # noqa: PLC0415
 
     return {
         Printed.STATUS: json_documents.StatusDocument,
         Printed.EXPLAIN: RootModel[json_documents.ExplainDocument | json_documents.FleetDocument],
         Printed.KEY: json_documents.KeysDocument,
         Printed.DOCTOR: json_documents.DoctorDocument,
-        Printed.PLAN: RootModel[Preview | FleetPreview],
+        Printed.PLAN: RootModel[Preview | json_documents.FleetPlanDocument],
         Printed.RELEASE: json_documents.ReleaseDocument,
         Printed.COMPARE: json_documents.CompareDocument,
         Printed.GC: json_documents.GcDocument,

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,13 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from slipway.cli.arguments import AsJson, Name, settings_of
-from slipway.cli.json_documents import (
-    ExplainDocument,
-    FleetDocument,
-)
+from slipway.cli.error_text import print_error
+from slipway.cli.json_documents import ExplainDocument, FleetDocument, Problem
 from slipway.cli.runs import fleet_matrix
 from slipway.cli.runs.channels import live_release, read_channel
-from slipway.cli.runs.fleets import fleet_of
+from slipway.cli.runs.fleets import fleet_of, of_each
 from slipway.cli.runs.screens import console_on
 from slipway.cli.runs.tables import COMMIT_DIGITS, gate_table
 from slipway.cli.settings import Settings
@@ -64,18 +63,28 @@ def explain(
 
 
 def _explain_fleet(settings: Settings, name: str, members: tuple[str, ...], *, verify: bool, as_json: bool) -> None:
+    """Print what can be said of each model, and why nothing can of the others, whose worst code is the exit code."""
     if verify:
-        for member in members:
-            echo(verified(settings, member))
-        return
-    store, layout = settings.store()
-    document = FleetDocument(name=name, members=[fleet_matrix.member(store, layout, each) for each in members])
+        lines, errors = of_each(members, partial(verified, settings))
+        for line in lines.values():
+            echo(line)
+    else:
+        read, errors = of_each(members, partial(fleet_matrix.member, *settings.store()))
+        problems = [Problem.of(*each) for each in errors.items()]
+        _show_fleet(FleetDocument(name=name, members=[*read.values()], problems=problems), as_json=as_json)
+    for member, error in errors.items():
+        print_error(error, f"{member}: ")
+    if errors:
+        raise typer.Exit(max(error.exit_code for error in errors.values()))
+
+
+def _show_fleet(document: FleetDocument, *, as_json: bool) -> None:
     if as_json:
         echo(document.model_dump_json(indent=2))
-        return
-    console = console_on()
-    for part in fleet_matrix.matrix(name, document.members):
-        console.print(part, soft_wrap=not isinstance(part, Table))
+    elif document.members:
+        console = console_on()
+        for part in fleet_matrix.matrix(document.name, document.members):
+            console.print(part, soft_wrap=not isinstance(part, Table))
 
 
 def explained(store: "ObjectStore", layout: "Layout", name: str) -> ExplainDocument:

@@ -1,7 +1,8 @@
 """Fleets in the command: which models a fleet has, and how their releases ended."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import TypeVar
 
 from slipway.cli.airflow.api import Airflow, NoSuchDagError, Run
 from slipway.cli.airflow.patience import patiently
@@ -14,6 +15,8 @@ from slipway.cli.settings import Settings
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts.errors import InputError, PipelineError
 from slipway.tasks.contracts.spec.fleet import FLEETS, member_run
+
+T = TypeVar("T")
 
 ANSWER_S = 5.0
 """How long a command that can do without Airflow waits for it."""
@@ -55,6 +58,18 @@ def refuse_fleet(airflow: Airflow, name: str) -> None:
             expected=f"one of {', '.join(members)}",
             remedy=f"Name one of them; `slipway explain {name}` shows what is live of each.",
         )
+
+
+def of_each(members: Iterable[str], read: Callable[[str], T]) -> tuple[dict[str, T], dict[str, PipelineError]]:
+    """What `read` returns of each model, and why it cannot be read of the others."""
+    found: dict[str, T] = {}
+    errors: dict[str, PipelineError] = {}
+    for member in members:
+        try:
+            found[member] = read(member)
+        except PipelineError as error:
+            errors[member] = error
+    return found, errors
 
 
 def ends_of(airflow: Airflow, settings: Settings, run: Run, members: tuple[str, ...]) -> dict[str, Outcome]:

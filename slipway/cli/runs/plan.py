@@ -3,20 +3,29 @@
 import importlib
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from slipway.cli.arguments import AsJson, Force, Revision, RunId, Timeout, settings_of
+from slipway.cli.exit_codes import INTERRUPTED
 from slipway.cli.settings import Settings
 from slipway.cli.step_process import run_step
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts.errors import InputError, PipelineError
 
 if TYPE_CHECKING:
-    from slipway.tasks.contracts.fit.forecast import FleetPreview, Preview
+    from slipway.cli.json_documents import FleetPlanDocument
+    from slipway.tasks.contracts.fit.forecast import Preview
+    from slipway.tasks.contracts.spec.spec import ReleaseSpec
+
+Failed = Callable[[str, int], None]
+"""Takes why there is no plan, and the exit code."""
+Planner = Callable[[Failed], "Preview"]
+"""Plans one model."""
 
 BY_HAND = "by-hand"
 PRINTING = ("slipway.cli.runs.plan_tables", "slipway.cli.runs.screens")
@@ -42,23 +51,49 @@ def plan(
     """
     failed = _print_failure if as_json else _print_nothing
     try:
-        fleet, previews = _previews(
-            settings_of(context), what, revision, force=force, timeout=timeout, run_id=run_id, failed=failed
-        )
+        fleet, planners = _planners(settings_of(context), what, revision, force=force, timeout=timeout, run_id=run_id)
+        if fleet is not None:
+            _plan_fleet(fleet, planners, as_json=as_json)
+            return
+        (planned,) = planners.values()
+        preview = planned(failed)
     except PipelineError as error:
         failed(str(error), error.exit_code)
         raise
+    _print([preview], preview, as_json=as_json)
+
+
+def _plan_fleet(name: str, planners: "Mapping[str, Planner]", *, as_json: bool) -> None:
+    """Print the plan of each model, and why others have none, whose worst code is the exit code."""
+    from slipway.cli.json_documents import FleetPlanDocument, Problem  # noqa: PLC0415 - one model's plan need not wait
+
+    members: list[Preview] = []
+    problems: list[Problem] = []
+
+    def failed(model: str, text: str, exit_code: int) -> None:
+        problems.append(Problem(part=model, text=text, remedy="", exit_code=exit_code))
+
+    for model, planned in planners.items():
+        try:
+            members.append(planned(partial(failed, model)))
+        except PipelineError as error:
+            problems.append(Problem.of(model, error))
+        except typer.Exit as ended:
+            if ended.exit_code == INTERRUPTED:
+                raise
+    _print(members, FleetPlanDocument(name=name, members=members, problems=problems), as_json=as_json)
+    for problem in problems:
+        echo(f"{problem.part}: {problem.text} {problem.remedy}".rstrip(), err=True)
+    if problems:
+        raise typer.Exit(max(problem.exit_code for problem in problems))
+
+
+def _print(previews: "list[Preview]", document: "Preview | FleetPlanDocument", *, as_json: bool) -> None:
     if as_json:
-        echo(_document(fleet, previews).model_dump_json(indent=2))
+        echo(document.model_dump_json(indent=2))
         return
     for preview in previews:
         _show(preview)
-
-
-def _document(fleet: str | None, previews: "Sequence[Preview]") -> "Preview | FleetPreview":
-    from slipway.tasks.contracts.fit.forecast import FleetPreview  # noqa: PLC0415 - imported meanwhile
-
-    return previews[0] if fleet is None else FleetPreview(name=fleet, members=tuple(previews))
 
 
 def _print_failure(error: str, exit_code: int) -> None:
@@ -69,17 +104,10 @@ def _print_nothing(_error: str, _exit_code: int) -> None:
     """Leave it to what goes to stderr, which a person reads."""
 
 
-def _previews(
-    settings: Settings,
-    what: str,
-    revision: str | None,
-    *,
-    force: bool,
-    timeout: float | None,
-    run_id: str | None,
-    failed: Callable[[str, int], None],
-) -> "tuple[str | None, list[Preview]]":
-    """The plan of a model, or of each model of a fleet, whose name is the first value."""
+def _planners(
+    settings: Settings, what: str, revision: str | None, *, force: bool, timeout: float | None, run_id: str | None
+) -> "tuple[str | None, dict[str, Planner]]":
+    """What plans a model, or each model of a fleet, whose name is the first value."""
     if "." in what or "/" in what:  # a name has neither
         if run_id is not None:
             raise InputError(
@@ -87,28 +115,36 @@ def _previews(
                 found=what,
                 remedy="Leave it out, or give the model's name.",
             )
-        return _plans_here(Path(what), settings, revision, force=force)
-    from slipway.cli.runs.plan_in_airflow import plans_in_airflow  # noqa: PLC0415 - imports what a file's plan need not wait for
+        return _planners_here(Path(what), settings, revision, force=force)
+    from slipway.cli.runs.fleets import members_of  # noqa: PLC0415 - imports what a file's plan need not wait for
+    from slipway.cli.runs.plan_in_airflow import plan_in_airflow  # noqa: PLC0415
 
-    return plans_in_airflow(what, settings, revision, force=force, timeout=timeout, run_id=run_id, failed=failed)
+    def planner(model: str) -> Planner:
+        return partial(plan_in_airflow, model, settings, revision, force=force, timeout=timeout, run_id=run_id)
+
+    with settings.airflow(timeout) as airflow:
+        members = members_of(airflow, what)
+    return what if members else None, {model: planner(model) for model in members or (what,)}
 
 
-def _plans_here(
+def _planners_here(
     path: Path, settings: Settings, revision: str | None, *, force: bool
-) -> "tuple[str | None, list[Preview]]":
+) -> "tuple[str | None, dict[str, Planner]]":
     from slipway.tasks.contracts.spec.fleet import is_fleet, read_specs  # noqa: PLC0415 - a name's plan need not wait
     from slipway.tasks.document_files import read_document  # noqa: PLC0415
 
     document = read_document(path)
     if not is_fleet(document):
-        return None, [plan_here(path, settings, revision, force=force)]
-    fleet, previews = read_specs(document, str(path)), []
-    with tempfile.TemporaryDirectory(prefix="slipway-fleet-") as folder:
-        for model in fleet.models:
-            member = Path(folder, f"{model.name}.json")
-            member.write_text(model.model_dump_json(exclude_unset=True), encoding="utf-8")
-            previews.append(plan_here(member, settings, revision, force=force))
-    return fleet.name, previews
+        return None, {str(path): lambda _: plan_here(path, settings, revision, force=force)}
+
+    def member_here(spec: "ReleaseSpec", _: Failed) -> "Preview":
+        with tempfile.TemporaryDirectory(prefix="slipway-fleet-") as folder:
+            file = Path(folder, f"{spec.name}.json")
+            file.write_text(spec.model_dump_json(exclude_unset=True), encoding="utf-8")
+            return plan_here(file, settings, revision, force=force)
+
+    fleet = read_specs(document, str(path))
+    return fleet.name, {model.name: partial(member_here, model) for model in fleet.models}
 
 
 def plan_here(file: Path, settings: Settings, revision: str | None, *, force: bool) -> "Preview":

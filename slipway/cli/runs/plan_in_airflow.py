@@ -6,7 +6,6 @@ import typer
 
 from slipway.cli.airflow.patience import patiently
 from slipway.cli.exit_codes import REFUSED
-from slipway.cli.runs.fleets import members_of
 from slipway.cli.runs.follow import RunView
 from slipway.cli.runs.outcome import outcome_of, preview_of
 from slipway.cli.runs.releases import dag_of, end, followed, parameters, start
@@ -15,35 +14,15 @@ from slipway.cli.settings import Settings
 from slipway.tasks.contracts.fit.forecast import Preview
 
 
-def plans_in_airflow(
-    name: str,
-    settings: Settings,
-    revision: str | None,
-    *,
-    force: bool,
-    timeout: float | None,
-    run_id: str | None,
-    failed: Callable[[str, int], None],
-) -> tuple[str | None, list[Preview]]:
-    """The plan of a model, or of each model of a fleet, whose name is the first value; see plan_in_airflow."""
-
-    def planned(model: str) -> Preview:
-        return plan_in_airflow(model, settings, revision, force=force, timeout=timeout, run_id=run_id, failed=failed)
-
-    with settings.airflow(timeout) as airflow:
-        members = members_of(airflow, name)
-    return (name, [planned(member) for member in members]) if members else (None, [planned(name)])
-
-
 def plan_in_airflow(
     name: str,
     settings: Settings,
     revision: str | None,
+    failed: Callable[[str, int], None],
     *,
     force: bool,
     timeout: float | None,
     run_id: str | None,
-    failed: Callable[[str, int], None],
 ) -> Preview:
     """Start a run that only plans, or follow the one with this id. Its progress goes to stderr.
 

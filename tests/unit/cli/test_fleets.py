@@ -9,7 +9,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from slipway.cli.json_documents import FleetDocument, ReleaseDocument
+from slipway.cli.json_documents import FleetDocument, FleetPlanDocument, ReleaseDocument
 from slipway.cli.runs import fleet_matrix
 from slipway.cli.settings import Settings
 from slipway.tasks.contracts.fit.ledger import Ledger, LevelCost
@@ -17,6 +17,7 @@ from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
 from tests.fakes.releases import SPEC, release
 from tests.fakes.servers.airflow_server import Frame, Script, ScriptedRun
+from tests.support.paths import REPOSITORY
 from tests.unit.cli.runs import failed, nothing_to_do, planned, promoted, refused
 from tests.unit.cli.test_state import Documents as Stored
 from tests.unit.cli.test_state import Lost, channel
@@ -189,6 +190,49 @@ def test_a_fleet_is_planned_member_by_member(airflow, slipway):
     assert code == 0
     assert printed.count("runs build, assemble, publish; then rolls out") == 2
     assert len(json.loads(document.out)["members"]) == 2
+
+
+def test_a_fleet_is_planned_to_its_end_although_a_member_has_no_plan(airflow, slipway):
+    fleet(airflow, promoted(), promoted())
+    airflow.dags["release__demo-cpu-1"] = failed("plan", "AirflowFailException", "plan: no such commit")
+    airflow.dags["release__demo-cpu-2"] = Script([Frame("running", {"plan": "success"})], {"plan": planned()})
+
+    code, printed = slipway("plan", "demo")
+    code_of_document, document = slipway("plan", "demo", "--json")
+
+    assert code == code_of_document == 65
+    assert "runs build, assemble, publish; then rolls out" in printed
+    assert "demo-cpu-1: failed: plan: no such commit" in printed
+    document = FleetPlanDocument.model_validate_json(document.out)
+    assert len(document.members) == 1
+    assert [(each.part, each.exit_code) for each in document.problems] == [("demo-cpu-1", 65)]
+
+
+def test_a_fleet_is_explained_although_a_member_cannot_be_read(airflow, slipway, monkeypatch):
+    fleet(airflow, promoted(), promoted())
+    store = Stored()
+    store.documents[LAYOUT.channel("demo-cpu-1")] = b"{"
+    monkeypatch.setattr(Settings, "store", lambda _: (store, LAYOUT))
+
+    code, printed = slipway("explain", "demo")
+    code_of_document, document = slipway("explain", "demo", "--json")
+
+    assert code == code_of_document == 65
+    assert "nothing is live" in printed.out
+    assert f"demo-cpu-1: {LAYOUT.channel('demo-cpu-1')} is not valid JSON" in printed
+    document = FleetDocument.model_validate_json(document.out)
+    assert [each.name for each in document.members] == ["demo-cpu-2"]
+    assert [(each.part, each.exit_code) for each in document.problems] == [("demo-cpu-1", 65)]
+
+
+def test_each_member_is_verified_although_another_cannot_be(airflow, slipway, monkeypatch):
+    fleet(airflow, promoted(), promoted())
+    monkeypatch.setenv("SLIPWAY_SITE", str(REPOSITORY / "sites/kind.yaml"))
+
+    code, printed = slipway("explain", "demo", "--verify")
+
+    assert code == 65
+    assert [line.split(":")[0] for line in printed.splitlines() if "names no public keys" in line] == list(MEMBERS)
 
 
 def test_a_spec_file_of_a_fleet_is_valid_and_says_which_models_it_makes(slipway, tmp_path):

@@ -1,11 +1,13 @@
 """`slipway plan` says what a release would do."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
 
 from slipway.cli import step_process
+from slipway.cli.json_documents import FleetPlanDocument
 from slipway.tasks.contracts.stored.plan import Estimate
 from tests.fakes.releases import SPEC, release
 from tests.fakes.servers.airflow_server import Frame, Script
@@ -332,3 +334,18 @@ def test_an_error_of_the_planning_process_ends_with_its_code_and_its_words(slipw
         "error": "model org/absent does not exist",
         "exit_code": 65,
     }
+
+
+def test_each_model_of_a_fleets_file_is_planned_whatever_became_of_another(slipway, files, monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "no plan of $5" > "$SLIPWAY_TERMINATION_LOG"\nexit 75\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(step_process, "PYTHON", python)
+    Path(files[-1]).write_text(yaml.safe_dump({**SPEC, "serving": {"shape": ["cpu-1", "cpu-2"]}}))
+
+    code, printed = slipway(*files, "--json")
+
+    document = FleetPlanDocument.model_validate_json(printed.out)
+    assert (code, document.name, document.members) == (75, "demo", [])
+    assert [(each.part, each.exit_code) for each in document.problems] == [("demo-cpu-1", 75), ("demo-cpu-2", 75)]
+    assert "demo-cpu-2.json" in document.problems[1].text

@@ -144,13 +144,6 @@ class Preview(Contract):
     )
 
 
-class FleetPreview(Contract):
-    """The plans of a fleet's models."""
-
-    name: str
-    members: tuple[Preview, ...]
-
-
 def forecast(
     release: ResolvedRelease,
     plan: Plan,
