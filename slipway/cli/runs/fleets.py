@@ -1,6 +1,7 @@
 """Fleets in the command: which models a fleet has, and how their releases ended."""
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -70,6 +71,13 @@ def of_each(members: Iterable[str], read: Callable[[str], T]) -> tuple[dict[str,
         except PipelineError as error:
             errors[member] = error
     return found, errors
+
+
+def runs_of(airflow: Airflow, run: Run, members: tuple[str, ...]) -> Iterator[Run]:
+    """The runs in which a run of the fleet has begun to release its members."""
+    for member in members:
+        with contextlib.suppress(InputError):  # there is none
+            yield airflow.run(f"{RELEASES}{member}", member_run(run.run_id))
 
 
 def ends_of(airflow: Airflow, settings: Settings, run: Run, members: tuple[str, ...]) -> dict[str, Outcome]:

@@ -1,5 +1,6 @@
 """`slipway logs`, `cancel` and `open`: the newest run of a model, or the one that `--run-id` names."""
 
+import itertools
 import webbrowser
 from collections.abc import Sequence
 from enum import StrEnum
@@ -10,11 +11,12 @@ import typer
 
 from slipway.cli.airflow.api import Airflow, LogEvent, Run, Task
 from slipway.cli.arguments import Name, settings_of
-from slipway.cli.runs.fleets import refuse_fleet
+from slipway.cli.runs.fleets import members_of, refuse_fleet, runs_of
 from slipway.cli.runs.follow import place
 from slipway.cli.runs.releases import dag_of
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.spec.fleet import FLEETS
 
 RUNS_TO_SEARCH = 20
 PAGES = "/slipway/models"
@@ -52,20 +54,26 @@ def logs(
 
 
 def cancel(context: typer.Context, name: Name, run_id: OfRun = None) -> None:
-    """End a run of the model that goes on. Its candidate is removed; what is live stays."""
+    """End a run that goes on. Its candidate is removed; what is live stays. Of a fleet, those of its models as well."""
     with settings_of(context).airflow() as airflow:
-        refuse_fleet(airflow, name)
-        runs = [airflow.run(dag_of(name), run_id)] if run_id else airflow.runs(dag_of(name), RUNS_TO_SEARCH)
-        going_on = [run for run in runs if not run.ended]
-        if not going_on:
+        members = members_of(airflow, name)
+        dag_id = f"{FLEETS}{name}" if members else dag_of(name)
+        runs = [airflow.run(dag_id, run_id)] if run_id else airflow.runs(dag_id, RUNS_TO_SEARCH)
+        run = min(runs, key=lambda run: (run.ended, run.state != "running"), default=None)
+        # the fleet's first, and then its members': it starts others while it goes on
+        related = itertools.chain([run], runs_of(airflow, run, members)) if run else ()
+        cancelled = False
+        for each in (each for each in related if not each.ended):
+            airflow.fail(each)
+            what = "it starts no more releases" if each.dag_id.startswith(FLEETS) else "its candidate is removed"
+            echo(f"cancelled: run {each.run_id}; {what}: {airflow.run_url(each)}")
+            cancelled = True
+        if not cancelled:
             raise InputError(
                 f"no run of {name} goes on",
                 found=f"{runs[0].run_id} is {runs[0].state}" if runs else "no run",
                 remedy=f"See `slipway status {name}` for its runs.",
             )
-        run = next((run for run in going_on if run.state == "running"), going_on[0])
-        airflow.fail(run)
-        echo(f"cancelled: run {run.run_id}; its candidate is removed: {airflow.run_url(run)}")
 
 
 def open_(

@@ -121,7 +121,6 @@ def test_a_member_with_nothing_to_do_fails_where_the_cluster_serves_nothing(airf
         ("approve", "demo"),
         ("restore", "demo"),
         ("logs", "demo"),
-        ("cancel", "demo"),
     ],
 )
 def test_what_concerns_one_model_names_those_of_the_fleet(airflow, slipway, command):
@@ -170,6 +169,42 @@ def test_a_name_is_a_models_and_that_is_said_while_airflow_does_not_answer(airfl
     assert code == 0
     assert "demo is taken for a model, because Airflow does not say whether it is a fleet" in printed
     assert f"{release().id} has been live since" in printed.out
+
+
+def test_a_fleets_release_is_cancelled_with_those_of_its_models(airflow, slipway):
+    fleet(airflow, promoted(), promoted())
+    slipway("release", "demo", "--no-wait", "--run-id", RUN)
+    going_on = airflow.runs["release__demo-cpu-2", f"fleet__{RUN}"]
+    going_on.script = Script([Frame("running")])
+    airflow.runs["release__demo-cpu-2", "own"] = ScriptedRun("own", {}, Script([Frame("running")]))
+    airflow.asked.clear()
+
+    code, printed = slipway("cancel", "demo")
+
+    assert code == 0
+    asked = [(line.split("/")[0], line.split("/")[4]) for line in airflow.asked if "dagRuns/" in line]
+    assert asked == [  # none is looked up while the fleet may start another
+        ("PATCH ", "fleet__demo"),
+        ("GET ", "release__demo-cpu-1"),
+        ("GET ", "release__demo-cpu-2"),
+        ("PATCH ", "release__demo-cpu-2"),
+    ]
+    assert (airflow.runs["fleet__demo", RUN].now.state, going_on.now.state) == ("failed", "failed")
+    assert airflow.runs["release__demo-cpu-2", "own"].now.state == "running"
+    assert f"cancelled: run {RUN}; it starts no more releases" in printed
+    assert f"cancelled: run fleet__{RUN}; its candidate is removed" in printed
+
+
+def test_a_release_of_a_fleet_that_was_stopped_halfway_is_cancelled_again(airflow, slipway):
+    fleet(airflow, promoted(), promoted())
+    airflow.runs["fleet__demo", RUN] = ScriptedRun(RUN, {}, Script([Frame("failed")]))
+    going_on = airflow.runs["release__demo-cpu-2", f"fleet__{RUN}"]
+    going_on.script = Script([Frame("running")])
+
+    assert slipway("cancel", "demo")[0] == 0
+    assert going_on.now.state == "failed"
+    code, printed = slipway("cancel", "demo")
+    assert (code, f"no run of demo goes on: found {RUN} is failed" in printed) == (65, True)
 
 
 def test_a_name_that_is_neither_a_model_nor_a_fleet_is_no_fleet(airflow, slipway):
