@@ -8,11 +8,11 @@ import typer
 import yaml
 
 from slipway.cli.terminal import echo
-from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.documents import parse_document, positions_in
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.spec.fleet import read_specs
 from slipway.tasks.contracts.spec.migrate import migrate as rewrite
-from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.spec.migrate import migrate_fleet
 from slipway.tasks.document_files import read_regular_file
 
 
@@ -39,11 +39,18 @@ def migrate(
         raise InputError(
             f"{file} cannot be migrated", found="a site file", expected="a release spec", remedy="Name a release spec."
         )
-    spec = read_contract(ReleaseSpec, document, str(file), positions_in(text))
-    migration = rewrite(spec, document, to.value)
-    echo(f"{file}: {spec.engine.kind} to {to.value}", err=True)
-    for line in migration.changes:
-        echo(f"  changed: {line}", err=True)
-    for line in migration.without_equivalent:
-        echo(f"  no equivalent: {line}", err=True)
-    echo(yaml.safe_dump(migration.document, sort_keys=False, allow_unicode=True, width=120), nl=False)
+    file_of_spec = read_specs(document, str(file), positions_in(text))
+    models = {model.name: model for model in file_of_spec.models}
+    if file_of_spec.is_fleet:
+        rewritten, migrations = migrate_fleet(file_of_spec.models, document, to.value)
+    else:
+        migrations = {file_of_spec.name: rewrite(models[file_of_spec.name], document, to.value)}
+        rewritten = migrations[file_of_spec.name].document
+    for name, migration in migrations.items():
+        of_member = f" {name}:" if file_of_spec.is_fleet else ""
+        echo(f"{file}:{of_member} {models[name].engine.kind} to {to.value}", err=True)
+        for line in migration.changes:
+            echo(f"  changed: {line}", err=True)
+        for line in migration.without_equivalent:
+            echo(f"  no equivalent: {line}", err=True)
+    echo(yaml.safe_dump(rewritten, sort_keys=False, allow_unicode=True, width=120), nl=False)

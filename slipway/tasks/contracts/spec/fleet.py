@@ -5,7 +5,7 @@ gate and rollout (docs/decisions/0051).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.documents import parse_document, positions_in
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.redaction import excerpt, field_name, redacted
+from slipway.tasks.contracts.spec.merge_patch import merged, patch_between
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.spec_fields import FLEET_SECTIONS, MAX_MEMBERS, MAX_NAME_CHARS
 from slipway.tasks.contracts.violations import Loc, Positions
@@ -89,21 +90,45 @@ def _lists(document: Any) -> list[tuple[str, str]]:
 def _fleet(document: dict[str, Any], section: str, field: str, what: str, positions: Positions | None) -> SpecFile:
     places = _checked_places(_field(document, section, field), f"{what}: {section}.{field}")
     changes = _checked_changes(document.get("fleet", {}), places, f"{what}: fleet")
-    base = {key: value for key, value in document.items() if key != "fleet"}
     members: list[ReleaseSpec] = []
     errors: dict[str, InputError] = {}
     for place in places:
-        change = changes.get(place, {})
-        found_at = positions and _positions_of(place, change, base, positions)
+        found_at = positions and _positions_of(place, changes.get(place, {}), document, positions)
         try:
-            own = {section: {field: place}, **_name_of(base, place, what)}
-            members.append(read_contract(ReleaseSpec, _merged(_merged(base, change), own), what, found_at))
+            own = {section: {field: place}, **_name_of(document, place, what)}
+            members.append(read_contract(ReleaseSpec, _member(document, place, own), what, found_at))
         except InputError as error:
             errors[place] = error
     if errors:
         raise _of_all(errors, places)
     _check_groups(members, what)
-    return SpecFile(base["name"], tuple(members), is_fleet=True)
+    return SpecFile(document["name"], tuple(members), is_fleet=True)
+
+
+def _member(document: Mapping[str, Any], place: str, own: Mapping[str, Any]) -> Any:
+    base = {key: value for key, value in document.items() if key != "fleet"}
+    return merged(merged(base, document.get("fleet", {}).get(place, {})), own)
+
+
+def member_documents(document: Mapping[str, Any], models: Iterable[ReleaseSpec]) -> dict[str, dict[str, Any]]:
+    """The document of each member of a valid fleet, as if it had a spec of its own, by its entry of the list."""
+    ((section, field),) = _lists(document)
+    named = zip(document[section][field], models, strict=True)
+    return {place: _member(document, place, {section: {field: place}, "name": model.name}) for place, model in named}
+
+
+def fleet_document(document: Mapping[str, Any], members: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """The document of the fleet whose members have these documents; `document` is what they had before.
+
+    What differs from the first member that had no part in `fleet` before, or else from the first, is in `fleet`.
+    """
+    ((section, field),) = _lists(document)
+    of_all = {"name": document["name"], section: {field: document[section][field]}}
+    bases = {place: merged(member, of_all) for place, member in members.items()}
+    as_the_spec = [bases[place] for place in bases if not document.get("fleet", {}).get(place)]
+    base: dict[str, Any] = next(iter(as_the_spec or bases.values()))
+    changes = {place: change for place, each in bases.items() if (change := patch_between(base, each))}
+    return base | ({"fleet": changes} if changes else {})
 
 
 def _positions_of(place: str, change: Any, base: Any, positions: Positions) -> Positions:
@@ -239,12 +264,3 @@ def _check_groups(members: list[ReleaseSpec], what: str) -> None:
 def _field(document: Any, section: str, field: str) -> Any:
     part = document.get(section) if isinstance(document, dict) else None
     return part.get(field) if isinstance(part, dict) else None
-
-
-def _merged(document: Any, change: Any) -> Any:
-    """The document after a JSON Merge Patch: null removes a field, and a list replaces one (RFC 7396)."""
-    if not isinstance(change, dict):
-        return change
-    kept = document if isinstance(document, dict) else {}
-    merged = {key: _merged(kept.get(key), value) for key, value in change.items() if value is not None}
-    return {**{key: value for key, value in kept.items() if key not in change}, **merged}

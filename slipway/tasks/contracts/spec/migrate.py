@@ -5,13 +5,14 @@ costs memory or time is rewritten or left out, and said.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind, EngineTraits, kinds_with
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.spec.fleet import fleet_document, member_documents, read_specs
 from slipway.tasks.contracts.spec.gpu_formats import KV_CACHES
 from slipway.tasks.contracts.spec.spec import CALIBRATED, ReleaseSpec
 
@@ -106,6 +107,26 @@ def migrate(spec: ReleaseSpec, document: Mapping[str, Any], to: EngineKind) -> M
     _server(rewriting)
     read_contract(ReleaseSpec, rewriting.document, f"{spec.name} migrated to {to}")
     return Migration(rewriting.document, tuple(rewriting.changes), tuple(rewriting.lost))
+
+
+def migrate_fleet(
+    models: Sequence[ReleaseSpec], document: Mapping[str, Any], to: EngineKind
+) -> tuple[dict[str, Any], dict[str, Migration]]:
+    """Rewrite the spec of a fleet; what is known of each member that was not of the kind before, by its name.
+
+    Raises:
+        InputError: as of `migrate`, of one of the members.
+    """
+    others = [model for model in models if model.engine.kind != to] or models
+    documents = member_documents(document, models)
+    migrations: dict[str, Migration] = {}
+    for place, model in zip(documents, models, strict=True):
+        if model in others:
+            migrations[model.name] = migrate(model, documents[place], to)
+            documents[place] = migrations[model.name].document
+    rewritten = fleet_document(document, documents)
+    read_specs(rewritten, f"{document['name']} migrated to {to}")
+    return rewritten, migrations
 
 
 def _check_kinds(spec: ReleaseSpec, to: EngineKind) -> None:
