@@ -87,7 +87,7 @@ def s3_client_of(aws_conn_id: str, _period: int) -> Any:
 
     # boto3 signs links with Signature Version 2 otherwise, which most regions and stores refuse, and for a host that
     # redirects them (slipway/tasks/adapters/store/s3.py)
-    addressing = {} if current_site().object_store.endpoint else {"addressing_style": "virtual"}
+    addressing = {"addressing_style": "auto" if current_site().object_store.endpoint else "virtual"}
     return site_client(aws_conn_id, Config(signature_version="s3v4", s3=addressing))
 
 
