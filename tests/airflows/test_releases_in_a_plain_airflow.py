@@ -100,7 +100,7 @@ class World:
         return [(run["run_type"], run["state"]) for run in runs if run["state"] in ("success", "failed")]
 
 
-@pytest.fixture(scope="module", params=[PINNED, OLDER[-1]])
+@pytest.fixture(scope="module", params=[PINNED, *OLDER])
 def world(request, wheel, airflow_of, services, tmp_path_factory):
     version, home = request.param, tmp_path_factory.mktemp("airflow")
     python = airflow_of(version, *NOTIFIERS)
