@@ -90,6 +90,7 @@ def test_a_canary_goes_live_and_is_rolled_back_and_no_request_fails(chain, promo
         taken_back = chain.follow(chain.trigger(f"rollback__{MODEL}", reason="a test wants it back"))
 
     assert view.run.state == "success", {name: result.summary for name, result in view.results.items()}
-    assert "canary" in view.results["promote"].summary
+    watched = chain.read(f"{view.results['gate'].data['evidence']}/canary.json")
+    assert (watched["phase"], watched["looks"][-1]["percent"]) == ("passed", 50)
     assert (second != promoted, taken_back.run.state, chain.live()) == (True, "success", promoted)
     assert (traffic.failures, traffic.requests > 0) == ([], True)
