@@ -33,12 +33,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="folder of the stack's files")
     parser.add_argument("--canary", action="store_true", help="add a chapter: a canary that fails under real traffic")
-    parser.add_argument("--recording", type=Path, help="write what the chapters print to this file, as SVG")
+    parser.add_argument("--recording", type=Path, help="write what the third chapter prints to this file, as SVG")
     parser.add_argument("--began", type=float, default=time.time(), help="when the command began: seconds since 1970")
     arguments = parser.parse_args()
     os.umask(PRIVATE_UMASK)
     console, timeline = console_on(), Timeline(arguments.began)
-    console.record = arguments.recording is not None
     specs = arguments.folder.resolve() / "specs" if arguments.canary else None
     stack = Stack(arguments.folder, specs=specs)
     try:
@@ -81,16 +80,17 @@ def _run_story(stack: Stack, console: Console, specs: Path | None, timeline: Tim
         demo = Demo(stack, console, settings, airflow, _spec(SPEC), pods, timeline)
         demo.release_a_good_model()
         demo.release_the_same_weights()
+        console.record = recording is not None
         refused = demo.refuse_a_damaged_model()
         demo.show_evidence(refused)
-        demo.roll_back_to_the_previous_release()
-        if specs:
-            fifth = CanaryDemo(stack, console, settings, airflow, _spec(canary.SPEC), pods, timeline, specs)
-            fifth.roll_back_a_canary()
         if recording:
             # without the fonts that rich would load from elsewhere
             recording.write_text(FONTS.sub("", console.export_svg(title="make demo")))
             console.record = False
+        demo.roll_back_to_the_previous_release()
+        if specs:
+            fifth = CanaryDemo(stack, console, settings, airflow, _spec(canary.SPEC), pods, timeline, specs)
+            fifth.roll_back_a_canary()
         demo.say_where_everything_is()
 
 
