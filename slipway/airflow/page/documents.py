@@ -22,6 +22,8 @@ MAX_BYTES = 4 << 20
 MAX_KEPT_BYTES = 128 << 20
 """The most that all kept documents have together, as they are stored."""
 AT_ONCE = 16
+AGAIN_AT_ONCE = 1
+"""Documents that are read again at a time: the page that shows them is made and painted meanwhile."""
 FRESH_S, STALE_S = 5.0, 60.0
 CLIENT_S = 600
 """The credentials of Airflow's connection may be others after that."""
@@ -52,6 +54,7 @@ class Documents:
         self._refreshing: set[str] = set()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(AT_ONCE, "slipway-documents")
+        self._again = ThreadPoolExecutor(AGAIN_AT_ONCE, "slipway-documents-again")
 
     def read(self, wanted: Mapping[str, Parse]) -> dict[str, Stored]:
         """Every document by its URI, parsed. One that cannot be read says why, and the others are read all the same."""
@@ -70,7 +73,7 @@ class Documents:
             self._refreshing |= begun
         away: list[str] = []
         for uri in begun:
-            self._pool.submit(self._refreshed, uri, due[uri], away)
+            self._again.submit(self._refreshed, uri, due[uri], away)
 
     def _refreshed(self, uri: str, parse: Parse, away: list[str]) -> None:
         try:
