@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.measured.traffic import Served
 from slipway.tasks.serving.rendered.manifests import RELEASE_LABEL
 
@@ -19,7 +19,7 @@ class MemoryTraffic:
         self.cluster, self.candidate, self.blind = cluster, candidate, blind
         self.slow_from, self.failing_from = slow_from, failing_from
         self.beside_probes = beside_probes
-        self.silent, self.counted, self.weights, self.mirrored = set(), {}, [], []
+        self.silent, self.rejecting, self.counted, self.weights, self.mirrored = set(), set(), {}, [], []
 
     def counters(self, labels):
         release = labels[RELEASE_LABEL]
@@ -50,6 +50,8 @@ class MemoryTraffic:
             for release, counted in self.counted.items():
                 if (release == self.candidate) == (name != "demo"):
                     self.counted[release] = counted + Served(1 + self.beside_probes, 0, 1 + self.beside_probes, 1e6)
+        if name in self.rejecting:
+            raise InputError(f"{name} has no such adapter")
         return "Four.", 0.05
 
 

@@ -120,6 +120,15 @@ def test_clients_who_ask_beside_a_probe_are_counted_and_the_probe_is_not(tmp_pat
             promote.run(made, workspace)
 
 
+def test_what_came_beside_a_probe_that_live_rejected_is_left_out(tmp_path):
+    limits = {"min_requests": 8, "blind_looks": 0}
+    workspace, _, made = world(tmp_path, canary(steps=[50], bake_s=20, canary=limits), beside_probes=2)
+    workspace.served.rejecting = {"demo"}
+
+    with refused(found="too few requests: 8 requests, live 0"):
+        promote.run(made, workspace)
+
+
 def test_a_canary_without_data_holds_its_weight_and_is_then_rolled_back(tmp_path):
     workspace, live, made = world(tmp_path, canary(canary={"blind_looks": 1}), blind=True)
 

@@ -90,12 +90,16 @@ class Window:
         self.served.mark()
         self.answered.mark()
 
-    def add_probed(self) -> None:
-        """Count what came while the probe was asked, without its times: the probe's own are among Triton's.
+    def add_probed(self, *, answered: bool) -> None:
+        """Count what came while a probe was asked, without its times: the probe's own are among Triton's.
 
-        A front counts times later, so theirs are subtracted.
+        A front counts times later, so theirs are subtracted. Whether Triton counted a probe that got no answer is not
+        known, so what came meanwhile is left out.
         """
-        self.served.add(times=False)
+        if answered:
+            self.served.add(times=False)
+        else:
+            self.served.mark()
 
     def add(self) -> None:
         """Add what was counted since."""
@@ -253,13 +257,14 @@ class CanaryRun:
             self.keep_lock()
             for window in (candidate, live):
                 window.add()
+            asked = [len(window.probes_s) for window in (candidate, live)]
             if (problem := self._probe(candidate, live)) is not None:
                 return [Finding(Verdict.FAILED, problem)]
             failing = errors(candidate.side, live.side, rollout.limits)
             if verdict_of(failing) is Verdict.FAILED:
                 return failing
-            for window in (candidate, live):
-                window.add_probed()
+            for window, before in zip((candidate, live), asked, strict=True):
+                window.add_probed(answered=len(window.probes_s) > before)
         return judge(candidate.side, live.side, rollout.limits)
 
     def _probe(self, candidate: Window, live: Window) -> str | None:
