@@ -1,6 +1,7 @@
 """The documents that Airflow exchanges with step pods through the object store: requests and results."""
 
 import functools
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -85,25 +86,29 @@ def s3_client_of(aws_conn_id: str, _period: int) -> Any:
     # imported here, because boto3 takes half a second, which would slow down every DAG parse
     from botocore.config import Config  # noqa: PLC0415
 
-    # boto3 signs links with Signature Version 2 otherwise, which most regions and stores refuse, and for a host that
-    # redirects them (slipway/tasks/adapters/store/s3.py)
-    addressing = {"addressing_style": "auto" if current_site().object_store.endpoint else "virtual"}
-    return site_client(aws_conn_id, Config(signature_version="s3v4", s3=addressing))
+    # boto3 signs links with Signature Version 2 otherwise, which most regions and stores refuse
+    return site_client(aws_conn_id, Config(signature_version="s3v4"))
 
 
 def site_client(aws_conn_id: str, config: "Config") -> Any:
     """The client of an Airflow connection in the site's region, with the connection's own `config` above this one.
 
+    Its links lead to the host of the bucket's region if neither site nor connection names another store.
+
     Raises:
         AirflowFailException: the connection names another region, in which links would be signed that S3 refuses.
     """
     from airflow.providers.amazon.aws.hooks.s3 import S3Hook  # noqa: PLC0415 - as above
+    from botocore.config import Config  # noqa: PLC0415
 
-    connection, region = S3Hook(aws_conn_id=aws_conn_id), current_site().object_store.region
+    site = current_site().object_store
+    connection, region = S3Hook(aws_conn_id=aws_conn_id), site.region
     if connection.region_name not in {None, region}:
         raise AirflowFailException(
             f"Airflow's connection {aws_conn_id} has region_name {connection.region_name}, expected {region}, "
             "object_store.region of the site file. Change the wrong one, or remove it from the connection."
         )
-    merged = config.merge(connection.config)
+    elsewhere = connection.conn_config.get_service_endpoint_url("s3")
+    style = "path" if elsewhere else site.addressing_style(os.environ)
+    merged = Config(s3={"addressing_style": style}).merge(config).merge(connection.config)
     return S3Hook(aws_conn_id=aws_conn_id, region_name=region, config=merged).get_conn()

@@ -49,6 +49,14 @@ def test_a_link_is_signed_in_the_region_of_the_site(connect, extra):
     assert client_of("aws_default").meta.region_name == REGION
 
 
+def test_a_store_that_the_connection_names_is_addressed_by_path(connect):
+    connect(endpoint_url="http://s3-gateway.example:9000")
+
+    link = document_url(f"{LAYOUT.root}/releases/demo/demo-000000000000/evidence/run-1/report.html")
+
+    assert link.startswith("http://s3-gateway.example:9000/slipway/team-a/releases/")
+
+
 def test_a_connection_to_another_region_is_refused(connect):
     connect(region_name="us-west-2")
 

@@ -8,6 +8,7 @@ not at all, and that the server decides If-Match and If-None-Match of PutObject
 import base64
 import contextlib
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -69,9 +70,7 @@ class S3ObjectStore(ObjectStore):
             InputError: AWS_PROFILE names a profile that is not there, or AWS's files cannot be read.
         """
         self._site, self._is_amazon = site, _is_amazon(site.endpoint)
-        # botocore signs links for S3's global host otherwise (signers.py, _should_use_global_endpoint), which redirects
-        # requests for a new bucket of another region: docs.aws.amazon.com/AmazonS3/latest/userguide/Redirects.html
-        addressing = {"addressing_style": "path" if site.endpoint else "virtual"}
+        addressing = {"addressing_style": site.addressing_style(os.environ)}
         keys = credentials or {}
         self._client = _session(keys.get("AWS_ACCESS_KEY_ID"), keys.get("AWS_SECRET_ACCESS_KEY")).client(
             "s3",

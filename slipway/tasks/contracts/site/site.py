@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 from urllib.parse import quote, urlsplit
 
@@ -145,6 +146,10 @@ class TransferSite(UserDocument):
     )
 
 
+ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+"""Other stores, as boto3 takes them (docs.aws.amazon.com/sdkref/latest/guide/feature-ss-endpoints.html)."""
+
+
 class ObjectStoreSite(UserDocument):
     """Where artifacts, releases and channels are stored."""
 
@@ -182,6 +187,15 @@ class ObjectStoreSite(UserDocument):
     def link_s(self) -> int:
         """Seconds for which a signed link works."""
         return 3600 * self.link_h
+
+    def addressing_style(self, environment: Mapping[str, str]) -> str:
+        """How botocore is to name a bucket: by the host of its region in Amazon S3, by a path in another store.
+
+        For a host that it chooses itself it signs links that redirect while a bucket is new (signers.py,
+        _should_use_global_endpoint; docs.aws.amazon.com/AmazonS3/latest/userguide/Redirects.html).
+        """
+        elsewhere = self.endpoint or any(environment.get(name) for name in ENDPOINT_VARIABLES)
+        return "path" if elsewhere else "virtual"
 
     def page_of(self, uri: str) -> str | None:
         """The console's page of an object; None where the site names no console."""
