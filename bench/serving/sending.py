@@ -59,6 +59,8 @@ def send(target: Target, request: Request) -> Outcome:
                 response.begin()
                 status, kind = response.status, response.headers.get("Content-Type", "")
                 body = response.read()
+                # binary tensors that the request asked for follow the JSON (Triton's extension "binary tensor data")
+                body = body[: int(response.headers.get("Inference-Header-Content-Length", len(body)))]
     except (OSError, HTTPException) as error:
         failure = error
     seconds = time.monotonic() - began
