@@ -7,6 +7,7 @@ from functools import partial
 from slipway.tasks.adapters.load.load_prompts import requests_of_lines
 from slipway.tasks.adapters.progress import size
 from slipway.tasks.adapters.store.heads import Heads
+from slipway.tasks.adapters.store.release_documents import ReleaseDocuments
 from slipway.tasks.adapters.workspace import Outcome, Workspace
 from slipway.tasks.contracts.base import canonical_json
 from slipway.tasks.contracts.errors import InputError
@@ -15,7 +16,6 @@ from slipway.tasks.contracts.fit.resolution import resolve as place
 from slipway.tasks.contracts.fit.site_objects import SITE_CONFIG_MAP
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.contracts.stored.plan import Plan, PlanRequest
 from slipway.tasks.contracts.stored.release import Release, UnchangedRun
@@ -42,14 +42,14 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
     """
     _check_site(request, workspace.site)
     served = Served.read(request.release_spec, workspace.documents)
-    settle = _found if request.plan_only else partial(_recorded, channel=served.channel)
+    uri_of = partial(_release_uri, spec=request.release_spec, channel=served.channel, documents=workspace.documents)
+    settle = _found if request.plan_only else partial(_recorded, uri_of=uri_of)
     planned = _planned(request, workspace, served, settle=settle)
     for line in _log_lines(planned.plan):
         log.info(line)
     if planned.interruption:
         log.warning(planned.interruption.words)
-    uri = _release_uri(planned.plan, served.channel, workspace.layout)
-    return Outcome(_summary(planned.plan, planned.unapplied), _data(planned, uri))
+    return Outcome(_summary(planned.plan, planned.unapplied), _data(planned, uri_of(planned.plan)))
 
 
 def look(request: PlanRequest, workspace: Workspace) -> Preview:
@@ -92,11 +92,11 @@ def _found(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
     return with_stored(plan, workspace.artifacts.find, workspace.is_servable)
 
 
-def _recorded(plan: Plan, spec: ReleaseSpec, workspace: Workspace, *, channel: Channel) -> Plan:
+def _recorded(plan: Plan, spec: ReleaseSpec, workspace: Workspace, *, uri_of: Callable[[Plan], str]) -> Plan:
     """The plan with what is stored, after what it decided has been written."""
     if plan.action == "nothing":
         return _unchanged(plan, spec, workspace)
-    return _released(plan, spec, workspace, _release_uri(plan, channel, workspace.layout))
+    return _released(plan, spec, workspace, uri_of(plan))
 
 
 def _released(plan: Plan, spec: ReleaseSpec, workspace: Workspace, uri: str) -> Plan:
@@ -122,15 +122,27 @@ def _unchanged(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
     return plan
 
 
-def _release_uri(plan: Plan, channel: Channel, layout: Layout) -> str:
+def _release_uri(plan: Plan, spec: ReleaseSpec, channel: Channel, documents: ReleaseDocuments) -> str:
     """Where the run's other steps read the release.
 
-    A previous release keeps the document that it was promoted with until this run is promoted: a way back uses it.
+    A previous release keeps the document that it was promoted with until this run is promoted: a way back uses it. With
+    the same spec that document gets this run's plan, so that the warm pods, which have its address, stay.
     """
     named, entry = "", channel.entry(plan.release_id)
     if entry is not None:
-        named = entry.release_uri if plan.action == "nothing" else f"release-{plan.run}.json"
-    return layout.release(plan.name, plan.release_id, named)
+        keeps = plan.action == "nothing" or _has_spec(spec, entry.release_uri, documents)
+        named = entry.release_uri if keeps else f"release-{plan.run}.json"
+    return documents.layout.release(plan.name, plan.release_id, named)
+
+
+def _has_spec(spec: ReleaseSpec, uri: str, documents: ReleaseDocuments) -> bool:
+    """Whether a stored release has this spec, apart from the name of its revision; False where it cannot be read."""
+    try:
+        stored = documents.release(uri).spec
+    except InputError:
+        return False
+    source = stored.source.model_copy(update={"revision": spec.source.revision})
+    return stored.model_copy(update={"source": source}) == spec
 
 
 def _write(release: Release, uri: str, workspace: Workspace) -> None:

@@ -93,6 +93,23 @@ def test_a_run_that_only_planned_it_leaves_it_as_it_was_promoted(workspace, firs
     check_way_back(workspace, first)
 
 
+@pytest.mark.parametrize("verdict", ["passed", "failed"])
+def test_with_the_same_spec_its_warm_pods_are_not_restarted(verdict, workspace, first):
+    warm = workspace.connection.get("Deployment", first.id)
+    done = len(workspace.connection.changes)
+
+    again = released(workspace, "v1", "run-3", verdict=verdict, serving=TWO)
+
+    changes = workspace.connection.changes[done:]
+    assert [change for change in changes if change.startswith("apply Deployment")] == []
+    assert workspace.connection.get("Deployment", first.id) == warm
+    assert (again.spec, again.plan.run, channel(workspace).history[0].run) == (first.spec, "run-3", "run-3")
+    if verdict == "failed":
+        revert.run(BACK, workspace)
+    assert workspace.documents.release(channel(workspace).live.release_uri).spec == first.spec
+    assert replicas(workspace, first.id) == 2
+
+
 @pytest.mark.parametrize("killed", ["roll-out", "promote", "roll-back"])
 def test_a_run_that_is_killed_at_any_change_of_the_cluster_is_undone_unless_the_channel_names_it(killed, tmp_path):
     number, died = 0, True
