@@ -128,11 +128,14 @@ def _release_uri(plan: Plan, spec: ReleaseSpec, channel: Channel, documents: Rel
     A previous release keeps the document that it was promoted with until this run is promoted: a way back uses it. With
     the same spec that document gets this run's plan, so that the warm pods, which have its address, stay.
     """
-    named, entry = "", channel.entry(plan.release_id)
-    if entry is not None:
-        keeps = plan.action == "nothing" or _has_spec(spec, entry.release_uri, documents)
-        named = entry.release_uri if keeps else f"release-{plan.run}.json"
-    return documents.layout.release(plan.name, plan.release_id, named)
+    layout, entry = documents.layout, channel.entry(plan.release_id)
+    if entry is None:
+        return layout.release(plan.name, plan.release_id)
+    promoted = layout.release(plan.name, plan.release_id, entry.release_uri)
+    if plan.action == "nothing" or _has_spec(spec, entry.release_uri, documents):
+        return promoted
+    first, second = layout.releases_again(plan.name, plan.release_id, plan.run)
+    return second if first == promoted else first
 
 
 def _has_spec(spec: ReleaseSpec, uri: str, documents: ReleaseDocuments) -> bool:

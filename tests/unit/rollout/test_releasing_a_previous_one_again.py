@@ -159,6 +159,27 @@ def test_a_promoted_run_makes_its_own_settings_live_and_the_way_back_to_them(wor
     assert replicas(workspace, first.id) == 3
 
 
+def test_a_run_that_was_promoted_and_is_cleared_leaves_what_it_promoted(workspace, first):
+    again = released(workspace, "v1", "run-3", serving=THREE)
+    released(workspace, "v2", "run-4")
+    for serving in (TWO, {"replicas": {"min": 4, "max": 4}}):
+        released(workspace, "v1", "run-3", verdict="failed", serving=serving)
+        assert replicas(workspace, first.id) == 3
+
+    revert.run(BACK, workspace)
+
+    assert workspace.documents.release(channel(workspace).live.release_uri) == again
+    assert replicas(workspace, first.id) == 3
+
+
+def test_a_run_that_is_cleared_promotes_its_newest_settings_each_time(workspace, first):
+    for number in (3, 4, 5):
+        again = released(workspace, "v1", "run-3", serving={"replicas": {"min": number, "max": number}})
+        assert workspace.documents.release(channel(workspace).live.release_uri) == again
+        assert replicas(workspace, first.id) == number
+        released(workspace, "v2", f"run-{number + 10}")
+
+
 def test_a_roll_back_by_a_person_meanwhile_keeps_the_run_off_what_is_live(tmp_path):
     workspace = connected(in_memory(tmp_path, serving={"scaler": {"kind": "hpa"}}))
     scaled = {"autoscale": {"metric": "request_rate", "target": 5}}

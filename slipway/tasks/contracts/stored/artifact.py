@@ -147,6 +147,14 @@ class Layout:
         """A document of the release: its release.json, or the file or address `named` that a channel leads to."""
         return f"{self.root}/releases/{name}/{release_id}/{named.rpartition('/')[2] or 'release.json'}"
 
+    def releases_again(self, name: str, release_id: str, run: str) -> tuple[str, str]:
+        """Where a run that plans a previous release again writes it: in the second place where it promoted the first.
+
+        No run's identity begins with a dash, so that no other run has either address.
+        """
+        first, second = f"release-{run}.json", f"release--{run}.json"
+        return self.release(name, release_id, first), self.release(name, release_id, second)
+
     def result(self, name: str, release_id: str, step: str) -> str:
         """The latest result of a step of the release."""
         return f"{self.root}/releases/{name}/{release_id}/results/{step}.json"
