@@ -8,6 +8,7 @@ from slipway.tasks.contracts.stored.attestation import SIGNATURE, content_digest
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEvent
 from slipway.tasks.contracts.stored.release import Release, StepResult
 from slipway.tasks.pages import reading
+from slipway.tasks.pages.planned import planned_uris
 from slipway.tasks.pages.reading import Reader, Stored, problems_of
 from slipway.tasks.pages.texts import failing, headline, why
 from slipway.tasks.pages.trial import Trial, read_trial
@@ -94,7 +95,7 @@ def read_model(name: str, layout: Layout, reader: Reader, run: str = "") -> Mode
     if channel is None:
         return ModelPage(name, problems=problems_of({"the channel": stored}))
     events = channel.history[:PAST_EVENTS]
-    uris = {event.release_id: layout.release(name, event.release_id) for event in events}
+    uris = planned_uris(channel, {(event.release_id, event.run) for event in events}, layout, reader)
     live_uri = channel.live.release_uri if channel.live else ""
     releases = reader.read(dict.fromkeys([*uris.values(), *([live_uri] if live_uri else [])], reading.RELEASE))
     live = releases.get(live_uri, Stored())
@@ -106,7 +107,11 @@ def read_model(name: str, layout: Layout, reader: Reader, run: str = "") -> Mode
         read_trial(channel, tried.release_id, tried.run, layout, reader) if tried else None,
         _canary(name, run, layout, reader) if run else None,
         tuple(
-            Past(event, releases[uris[event.release_id]].value, channel.state_of(event.release_id) or event.event)
+            Past(
+                event,
+                releases[uris[event.release_id, event.run]].value,
+                channel.state_of(event.release_id) or event.event,
+            )
             for event in events
         ),
         len(channel.history) - len(events),

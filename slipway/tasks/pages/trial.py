@@ -16,6 +16,7 @@ from slipway.tasks.pages import reading
 from slipway.tasks.pages.differences import Piece, pieces
 from slipway.tasks.pages.limit_plot import LimitPlot, limit_plot
 from slipway.tasks.pages.load_charts import Chart, load_charts
+from slipway.tasks.pages.planned import planned_uris
 from slipway.tasks.pages.reading import Reader, problems_of
 from slipway.tasks.pages.texts import failing, headline, judged
 from slipway.tasks.pages.timeline import Point, Timeline, point, read_points, timelines
@@ -130,9 +131,9 @@ class Trial:
 
 def read_trial(channel: Channel, release_id: str, run: str, layout: Layout, reader: Reader) -> Trial:
     """What a run recorded of a candidate of the channel's model."""
-    name, evidence = channel.name, layout.evidence(channel.name, release_id, run)
+    evidence = layout.evidence(channel.name, release_id, run)
     uris = {
-        "release": layout.release(name, release_id),
+        "release": planned_uris(channel, [(release_id, run)], layout, reader)[release_id, run],
         **{file: f"{evidence}/{file}.json" for file in ("gate", "answers", "summary", "harness", "cost", "canary")},
     }
     parse = {

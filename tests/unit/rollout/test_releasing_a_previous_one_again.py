@@ -7,11 +7,15 @@ from dataclasses import replace
 import pytest
 
 from slipway.tasks import jobs
+from slipway.tasks.contracts.base import canonical_json, read_contract_json
 from slipway.tasks.contracts.measured.drill import DrillRequest
 from slipway.tasks.contracts.stored.plan import PlanRequest
-from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.contracts.stored.release import RevertRequest, StepResult
+from slipway.tasks.pages.model import read_model
+from slipway.tasks.pages.reading import StoreReader
+from slipway.tasks.pages.run import read_run
 from slipway.tasks.serving.rendered.manifests import release_uris
-from slipway.tasks.steps import drill, plan, revert
+from slipway.tasks.steps import drill, revert
 from tests.fakes.counted_load import CountedLoad
 from tests.fakes.documents.rollouts import channel, judged, moved
 from tests.fakes.hub import MemoryHub
@@ -36,8 +40,14 @@ def workspace(workspace):
 
 
 def planned(workspace, revision, run, **sections):
-    """Plan a revision of the model; the URI of what the run's other steps read."""
-    return plan.run(PlanRequest(spec=spec(**sections), run=run, revision=revision), workspace).data["release"]
+    """Plan a revision of the model as its pod does; the URI of what the run's other steps read."""
+    request, uri = (
+        PlanRequest(spec=spec(**sections), run=run, revision=revision),
+        f"s3://bucket/requests/demo/{run}.json",
+    )
+    workspace.store.put_bytes(uri, canonical_json(request.model_dump(mode="json")))
+    jobs.report(jobs._job(Namespace(step="plan", request=uri), workspace), workspace)
+    return read_contract_json(StepResult, workspace.store.read_bytes(workspace.layout.plan("demo", run)), run).release
 
 
 def step(workspace, name, uri, run):
@@ -207,6 +217,20 @@ def test_a_drill_leaves_both_as_they_were_promoted(workspace, first):
 
     assert replicas(workspace, again.id) == 3
     assert release_uris(workspace.connection.get("Deployment", first.id)) == uris
+
+
+def test_each_run_s_pages_show_the_release_as_that_run_planned_it(workspace, first):
+    promoted = released(workspace, "v1", "run-3", serving=THREE)
+    released(workspace, "v2", "run-4")
+    tried = released(workspace, "v1", "run-5", verdict="failed", serving={"replicas": {"min": 4, "max": 4}})
+
+    page = read_model("demo", workspace.layout, StoreReader(workspace.store))
+    shown = {past.event.run: past.release for past in page.past}
+    runs = {run: read_run("demo", run, workspace.layout, StoreReader(workspace.store)).trial.release for run in shown}
+
+    assert (shown["run-1"], shown["run-3"], shown["run-5"]) == (first, promoted, tried)
+    assert page.trial.release == tried
+    assert runs == shown
 
 
 def test_another_bucket_has_the_documents_that_the_channel_leads_to(workspace, first):
