@@ -97,6 +97,30 @@ def test_a_refused_run_leaves_it_warm_as_it_was_promoted(workspace, first):
     check_way_back(workspace, first)
 
 
+def test_a_refused_run_outside_of_its_group_leaves_no_server_of_its_own(workspace):
+    grouped = {"group": "chat"}
+    first = released(workspace, "v1", "run-1", serving=grouped)
+    released(workspace, "v2", "run-2", serving=grouped)
+    before = standing(workspace.connection)
+
+    released(workspace, "v1", "run-3", verdict="failed")
+
+    assert standing(workspace.connection) == before
+    revert.run(BACK, workspace)
+    assert workspace.documents.release(channel(workspace).live.release_uri) == first
+    assert len(standing(workspace.connection)["deployments"]) == 1
+
+
+def test_a_refused_run_leaves_nothing_where_the_live_release_has_no_room_for_another(workspace):
+    released(workspace, "v1", "run-1", serving=TWO)
+    released(workspace, "v2", "run-2", rollout={"surge": "none"}, serving=TWO)
+    before = standing(workspace.connection)
+
+    released(workspace, "v1", "run-3", verdict="failed", serving=THREE)
+
+    assert standing(workspace.connection) == before
+
+
 def test_a_run_that_only_planned_it_leaves_it_as_it_was_promoted(workspace, first):
     planned(workspace, "v1", "run-3", serving=THREE)
 

@@ -143,19 +143,34 @@ class ModelState:
             canary_passed=goal is not Goal.PROMOTE or self._canary_passed(live_selects, channel),
             routed=self.is_routed(),
             channel_live=live_id,
-            kept=self.target.needed(lambda: self.live(channel)) | kept,
+            kept=self.target.needed(lambda: self.live(channel)) | (kept - self._stray(goal, channel)),
         )
 
     def _surges(self, goal: Goal, channel: Channel) -> bool:
-        """Whether there are GPUs for two releases, by the newest spec: in a revert, that of the live release."""
+        """Whether there are GPUs for two releases, by the newest spec: in a revert, that of the live release.
+
+        A refused candidate stays warm only where its spec and that of the live release say so.
+        """
         release = self.release
-        if goal in BY_CHANNEL:
+        if goal in BY_CHANNEL or (goal is Goal.ROLL_BACK and release.spec.rollout.surge == "full"):
             try:
                 release = self.live(channel) or release
             except InputError as error:  # a way back must stay possible
                 log.warning("rollout.surge of the live release is unknown, taken as full: %s", error)
                 return True
         return release.spec.rollout.surge == "full"
+
+    def _stray(self, goal: Goal, channel: Channel) -> set[str]:
+        """The server that a refused run gave a previous release, where that was promoted in another group or none."""
+        entry = next((entry for entry in channel.previous if entry.release_id == self.release.id), None)
+        if goal is not Goal.ROLL_BACK or entry is None:
+            return set()
+        try:
+            group = self.read(entry).spec.serving.group
+        except InputError as error:  # a refusal is undone as far as possible
+            log.warning("the server of %s is kept: %s", entry.release_id, error)
+            return set()
+        return set() if group == self.release.spec.serving.group else {self.target.name}
 
     def shares(self, goal: Goal, workloads: dict[str, manifests.Document], channel: Channel) -> Shares | None:
         """How the release and the live one share GPUs; None where they do not."""
