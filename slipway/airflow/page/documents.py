@@ -22,8 +22,8 @@ MAX_BYTES = 4 << 20
 MAX_KEPT_BYTES = 128 << 20
 """The most that all kept documents have together, as they are stored."""
 AT_ONCE = 16
-AGAIN_AT_ONCE = 1
-"""Documents that are read again at a time: the page that shows them is made and painted meanwhile."""
+AGAIN_AT_ONCE, PAINTED_S = 1, 0.5
+"""Documents that are read again at a time, and how long that waits: the page that shows them is painted first."""
 FRESH_S, STALE_S = 5.0, 60.0
 CLIENT_S = 600
 """The credentials of Airflow's connection may be others after that."""
@@ -72,6 +72,8 @@ class Documents:
             begun = due.keys() - self._refreshing
             self._refreshing |= begun
         away: list[str] = []
+        if begun:
+            self._again.submit(time.sleep, PAINTED_S)
         for uri in begun:
             self._again.submit(self._refreshed, uri, due[uri], away)
 
