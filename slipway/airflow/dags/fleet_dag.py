@@ -68,7 +68,7 @@ class ReleaseOfMember(TriggerDagRunOperator):
     """Starts a run of the member's DAG and waits for its end."""
 
     def execute(self, context: "Context") -> Any:
-        """As the parent, unless the DAG is paused.
+        """Do what the parent does, unless the DAG is paused.
 
         The parent's own check is of Airflow 3.2 and its newest providers, and earlier ones refuse the argument or fail.
         """

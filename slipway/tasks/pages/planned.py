@@ -1,4 +1,4 @@
-"""Where the release lies as a run planned it: another run may have planned the same one with another spec."""
+"""Finds a release as a run planned it: another run may have planned the same one with another spec."""
 
 from collections.abc import Collection
 

@@ -123,7 +123,7 @@ def _unchanged(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
 
 
 def _release_uri(plan: Plan, spec: ReleaseSpec, channel: Channel, documents: ReleaseDocuments) -> str:
-    """Where the run's other steps read the release.
+    """The address at which the run's other steps read the release.
 
     A previous release keeps the document that it was promoted with until this run is promoted: a way back uses it. With
     the same spec that document gets this run's plan, so that the warm pods, which have its address, stay.

@@ -1,4 +1,4 @@
-"""By which address a site names its store: Amazon S3 gets checksums after a body, and links to a bucket's own host."""
+"""The store's address decides: Amazon S3 gets checksums after a body, and links lead to a bucket's own host."""
 
 import pytest
 

@@ -148,7 +148,7 @@ class Layout:
         return f"{self.root}/releases/{name}/{release_id}/{named.rpartition('/')[2] or 'release.json'}"
 
     def releases_again(self, name: str, release_id: str, run: str) -> tuple[str, str]:
-        """Where a run that plans a previous release again writes it: in the second place where it promoted the first.
+        """Both addresses of a previous release that a run plans again; it takes the second if it promoted the first.
 
         No run's identity begins with a dash, so that no other run has either address.
         """

@@ -26,7 +26,8 @@ PAGE = REPOSITORY / "docs" / "clients.md"
 HEAD = """# Clients
 
 What current clients send to a release of the demo's model, whole and streamed, and what it answers. Messages, tools and other
-objects are cut to their role, type or name. The model was taught a few questions; what it says after a tool's result has no meaning.
+objects are cut to their role, type or name; `(whole, 12 events)` is one answer that was the same whole and in a stream of 12 events. The
+model was taught a few questions; what it says after a tool's result has no meaning.
 
 A command wrote this page on {date} (tests/local/serving/openai_routes/transcripts.py). The same clients are tests, in
 test_other_clients.py beside it.

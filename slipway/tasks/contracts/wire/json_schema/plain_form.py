@@ -27,7 +27,7 @@ class Dependency(list[Any]):
 
 
 def place_of(schemas: Sequence[Any], at: str, *path: str | int) -> str:
-    """Where schemas of a keyword, or one of them, stand in what the client sent: at a path below a place."""
+    """The place of a keyword's schemas, or of one of them, in what the client sent."""
     return schemas.place if isinstance(schemas, Dependency) else "/".join([at, *map(str, path)])
 
 
