@@ -27,6 +27,7 @@ from slipway.cli.runs.releases import dag_of
 from slipway.cli.runs.screens import screen_on
 from slipway.cli.runs.tables import gate_table
 from slipway.cli.settings import Settings
+from slipway.tasks.contracts.errors import PipelineError
 from slipway.tasks.contracts.measured.gate import Verdict
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 
@@ -38,7 +39,7 @@ GONE_TIMEOUT_S = 120.0
 POLL_S = 0.5
 
 
-class DemoError(Exception):
+class DemoError(PipelineError):
     """A release did not do what the demo promises."""
 
 

@@ -6,14 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from demo.observers import Pod
 from local.environments import ENVIRONMENTS
 from local.private_files import write_private
-from slipway.cli.airflow.api import Task
-from slipway.cli.runs.follow import RunView
+
+if TYPE_CHECKING:
+    from demo.observers import Pod
+    from slipway.cli.airflow.api import Task
+    from slipway.cli.runs.follow import RunView
 
 FILE = "timeline.json"
 COLUMNS = ("at", "pod requested", "started", "imports", "work", "noticed", "next began", "whole")
@@ -71,11 +74,11 @@ class Timeline:
         self.marks.append((now := self.now(), text))
         return now
 
-    def add(self, view: RunView, pods: Mapping[str, Pod]) -> None:
+    def add(self, view: "RunView", pods: "Mapping[str, Pod]") -> None:
         """Add a run that has ended, and its pods by step."""
         self.runs[view.run.run_id] = list(self._steps(view, pods))
 
-    def _steps(self, view: RunView, pods: Mapping[str, Pod]) -> Iterable[StepTimes]:
+    def _steps(self, view: "RunView", pods: "Mapping[str, Pod]") -> Iterable[StepTimes]:
         tasks = sorted((task for task in view.tasks.values() if _had_process(task)), key=_began)
         nexts = [self._since(_began(task)) for task in tasks[1:]]
         for task, next_began in zip(tasks, (*nexts, None), strict=True):
@@ -140,10 +143,10 @@ def _sums(steps: list[StepTimes]) -> list[str]:
     return [f"{each:.1f}" for each in (steps[0].began, *sums, steps[-1].end_noticed - steps[0].began)]
 
 
-def _had_process(task: Task) -> bool:
+def _had_process(task: "Task") -> bool:
     return task.state in {"success", "failed"} and None not in (task.started_at, task.ended_at)
 
 
-def _began(task: Task) -> float:
+def _began(task: "Task") -> float:
     assert task.started_at is not None
     return task.started_at.timestamp()

@@ -64,12 +64,14 @@ OF_PODS = ("tasks", "triton", "modelopt", "harness", "vllm")
 """Compiled, as pip does in an image: a pod cannot write bytecode to its read-only root, nor does the launcher of Triton
 here."""
 NOT_COMPILED = (
-    r"/site-packages/(.+/)?(tests?|kubernetes/aio|torch/testing|torch/_inductor/\w+|sympy/physics"
-    r"|sympy/combinatorics|pygments/lexers|scipy/signal|numpy/distutils|huggingface_hub/(inference|cli)"
-    r"|transformers/(pipelines|cli|data)|gevent/testing|setuptools/(_vendor|_distutils|command))/"
+    r"/site-packages/(.+/)?(tests?|benchmarks|kubernetes/aio|torch/(testing|_vendor|_inductor/\w+)"
+    r"|torch/distributed/(checkpoint|elastic|pipelining)|torch/ao/(ns|quantization/fx)|torchgen/(api|packaged)"
+    r"|sympy/(physics|combinatorics|parsing|stats)|optimum/intel|nncf/onnx|pandas/plotting|pygments/lexers"
+    r"|scipy/signal|numpy/distutils|huggingface_hub/(inference|cli)|transformers/(pipelines|cli|data)"
+    r"|gevent/testing|setuptools/(_vendor|_distutils|command))/"
     r"|/site-packages/transformers/models/(?!auto/|llama/).+/"
 )
-"""Nearly half of the code: steps import none of it, or one file of many, which Python then compiles in memory."""
+"""Half of the code: steps import none of it, or one file of many, which Python then compiles in memory."""
 COMPILED_LATER = (
     r"/site-packages/(torch|torchgen|sympy|mpmath|scipy|sklearn|transformers|optimum|nncf|networkx|onnx|openvino\w*"
     r"|great_expectations|pandas|altair|narwhals)/"
@@ -307,16 +309,16 @@ def _compile_rest(name: str, built: Future[None]) -> None:
     """Compile what is left of an environment once it can be used, behind everything else that runs."""
     target = ENVIRONMENTS / name
     if built.exception() is None and not (target / COMPILED).exists():
-        code = _compile(target, NOT_COMPILED, niceness=10)
+        code = _compile(target, NOT_COMPILED)
         if code == 0:
             (target / COMPILED).touch()
         elif code != -signal.SIGINT:
             print(f"environments: {name} is not compiled as a whole (exit {code}): {RAN_OUT}", file=sys.stderr)
 
 
-def _compile(target: Path, left_out: str, niceness: int = 0) -> int:
-    """Store the bytecode of what a pod may import; 0 if that came to its end."""
-    command = ["nice", f"-n{niceness}", str(target / "bin" / "python"), "-c", COMPILE]
+def _compile(target: Path, left_out: str) -> int:
+    """Store the bytecode of what a pod may import, behind services that start; 0 if that came to its end."""
+    command = ["nice", "-n10", str(target / "bin" / "python"), "-c", COMPILE]
     return subprocess.run([*command, str(target / "lib"), left_out], check=False).returncode
 
 

@@ -15,9 +15,9 @@ from slipway.cli.ask.batch_files import Prompt, Result, read_prompts
 from slipway.cli.ask.comparison_page import Pair, page
 from slipway.cli.ask.model_connection import ModelServers
 from slipway.cli.ask.prompt_sender import NoServerError, PromptSender
+from slipway.cli.console import console_on
 from slipway.cli.exit_codes import REFUSED
 from slipway.cli.page_files import write_page
-from slipway.cli.runs.screens import console_on
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts.errors import PipelineError
 

@@ -6,11 +6,11 @@ import typer
 from pydantic import ConfigDict
 
 from slipway.cli.arguments import AsJson, RunId, Timeout, settings_of
+from slipway.cli.console import console_on
 from slipway.cli.exit_codes import DONE
 from slipway.cli.json_documents import GcDocument
 from slipway.cli.runs.outcome import Outcome, outcome_of
 from slipway.cli.runs.releases import announce, end, end_in_json, ending, followed, start
-from slipway.cli.runs.screens import console_on
 from slipway.tasks.contracts.base import Contract, read_contract
 from slipway.tasks.contracts.stored.release import StepResult
 

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from slipway.cli.arguments import settings_of
-from slipway.cli.runs.screens import console_on
+from slipway.cli.console import console_on
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts import api_keys
 from slipway.tasks.contracts.api_keys import ApiKey

@@ -11,12 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from slipway.cli.arguments import AsJson, Name, settings_of
+from slipway.cli.console import console_on
 from slipway.cli.error_text import print_error
 from slipway.cli.json_documents import ExplainDocument, FleetDocument, Problem
 from slipway.cli.runs import fleet_matrix
 from slipway.cli.runs.channels import live_release, read_channel
 from slipway.cli.runs.fleets import fleet_of, of_each
-from slipway.cli.runs.screens import console_on
 from slipway.cli.runs.tables import COMMIT_DIGITS, gate_table
 from slipway.cli.settings import Settings
 from slipway.cli.terminal import echo

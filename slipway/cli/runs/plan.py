@@ -165,8 +165,8 @@ def plan_here(file: Path, settings: Settings, revision: str | None, *, force: bo
 
 
 def _show(preview: "Preview") -> None:
+    from slipway.cli.console import console_on  # noqa: PLC0415
     from slipway.cli.runs.plan_tables import plan_footing, plan_heading, plan_table  # noqa: PLC0415 - as above
-    from slipway.cli.runs.screens import console_on  # noqa: PLC0415
 
     console = console_on()
     console.print(plan_heading(preview.plan), soft_wrap=True)

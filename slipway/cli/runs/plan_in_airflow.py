@@ -5,11 +5,11 @@ from collections.abc import Callable
 import typer
 
 from slipway.cli.airflow.patience import patiently
+from slipway.cli.console import console_on
 from slipway.cli.exit_codes import REFUSED
 from slipway.cli.runs.follow import RunView
 from slipway.cli.runs.outcome import outcome_of, preview_of
 from slipway.cli.runs.releases import dag_of, end, followed, parameters, start
-from slipway.cli.runs.screens import console_on
 from slipway.cli.settings import Settings
 from slipway.tasks.contracts.fit.forecast import Preview
 

@@ -11,13 +11,14 @@ from rich.console import Console
 from slipway.cli.airflow.api import APPROVAL, Airflow, NoSuchDagError, Run, RunExistsError, TaskError
 from slipway.cli.airflow.patience import patiently
 from slipway.cli.arguments import AsJson, Force, Name, Revision, RunId, Timeout, settings_of
+from slipway.cli.console import console_on
 from slipway.cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
 from slipway.cli.json_documents import EndOfRun, ReleaseDocument, RunState, StepState
 from slipway.cli.runs.fleets import ends_of, members_of, outcome_of_all, refuse_fleet
 from slipway.cli.runs.follow import RunView, follow
 from slipway.cli.runs.outcome import Outcome, evidence_of, gate_of, note_of, outcome_of
 from slipway.cli.runs.revision_check import check_revision
-from slipway.cli.runs.screens import console_on, screen_on
+from slipway.cli.runs.screens import screen_on
 from slipway.cli.runs.served import outcome_in_cluster
 from slipway.cli.runs.tables import gate_table
 from slipway.cli.settings import Settings

@@ -1,22 +1,17 @@
 """Draws a run as it is followed: a live table on a terminal, one line per change elsewhere."""
 
-import os
-import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
-from typing_extensions import override
 
 from slipway.cli.runs.follow import RunView, Screen, StepView
-from slipway.tasks.contracts.redaction import printable
 
 STYLES = {
     "done": "green",
@@ -34,23 +29,6 @@ SILENT = frozenset({"waiting", "queued"})
 NEVER_RAN = ("skipped", "not run")
 """Steps in these states share a line at the end."""
 BAR_WIDTH = 24
-LOG_WIDTH = 160
-
-
-class _Printable(Console):
-    """A console on which only its own code moves the cursor or sets a style; texts are shown as they are."""
-
-    @override
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for text, style, control in super().render(renderable, options):
-            yield Segment(text if control else printable(text), style, control)
-
-
-def console_on(*, stderr: bool = False) -> Console:
-    """A console as wide as the terminal; without a terminal and COLUMNS, wide enough for every table."""
-    unknown = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    width = LOG_WIDTH if unknown and not stderr else None
-    return _Printable(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 class Lines:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from slipway.cli.airflow.api import Run
 from slipway.cli.arguments import AsJson, finite, settings_of
+from slipway.cli.console import console_on
 from slipway.cli.error_text import parts
 from slipway.cli.json_documents import ModelStatus
 from slipway.cli.kube.route import external
@@ -19,7 +20,6 @@ from slipway.cli.runs import leases
 from slipway.cli.runs.channels import read_channel
 from slipway.cli.runs.fleets import fleet_of
 from slipway.cli.runs.releases import dag_of
-from slipway.cli.runs.screens import console_on
 from slipway.cli.runs.served import restore_hint, unserved
 from slipway.cli.runs.states import CHANNELS, NEWEST_RUNS, channel_of, every_model_state, model_states, states_of
 from slipway.cli.runs.tables import channel_lines

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from slipway.cli import terminal
 from slipway.cli.__main__ import main
-from slipway.cli.runs import screens
+from slipway.cli.console import console_on
 from slipway.cli.terminal import printable
 from tests.fakes.servers.hostile_proxy import TERMINAL
 from tests.fakes.servers.triton_http import TritonHttpServer
@@ -51,7 +51,7 @@ def test_a_console_styles_its_own_texts_only(monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr(out, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdout", out)
-    console = screens.console_on()
+    console = console_on()
     table = Table("title")
     table.add_row(Text(TERMINAL, "red"))
     table.add_row("[bold]x[/bold] [/]")
