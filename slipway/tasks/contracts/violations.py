@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from slipway.tasks.contracts.redaction import TOKEN, field_name, redacted
+from slipway.tasks.contracts.redaction import TOKEN, excerpt, field_name, redacted
 from slipway.tasks.contracts.spec_fields import MLFLOW_MODEL, S3_FOLDER
 
 Loc = tuple[int | str, ...]
@@ -194,7 +194,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def _place(parts: Loc, *, unknown: bool) -> str:
     """Name the place of a violation. An unknown key may be a token that was pasted there."""
-    names = [redacted(str(part)[:PLACE_CHARS]) for part in parts]
+    names = [excerpt(str(part), PLACE_CHARS) for part in parts]
     if unknown or "[key]" in names:
         at = names.index("[key]") - 1 if "[key]" in names else -1
         names[at] = field_name(parts[at])

@@ -10,7 +10,7 @@ from slipway.tasks.contracts.documents import parse_contract
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from slipway.tasks.contracts.violations import PATTERNS
+from slipway.tasks.contracts.violations import PATTERNS, PLACE_CHARS, violation_text
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DEMO = (REPOSITORY / "specs/demo.yaml").read_text()
@@ -145,3 +145,14 @@ def test_every_pattern_that_has_words_is_one_of_a_spec_or_a_site():
     used = {pattern for model, _ in FILES for pattern in patterns(model.model_json_schema())}
 
     assert set(PATTERNS) <= used
+
+
+@pytest.mark.parametrize("shown_of_token", range(4, 20))
+def test_a_token_at_the_end_of_a_long_key_is_not_shown_in_part(shown_of_token):
+    token = "hf_" + "a1B2" * 8
+    place = ("labels", "k" * (PLACE_CHARS - shown_of_token) + token, "value")
+
+    told = violation_text({"type": "missing", "loc": place, "input": {}}, Site)
+
+    assert token[:6] not in told
+    assert len(told) < 2 * PLACE_CHARS
