@@ -18,7 +18,7 @@ from slipway.tasks.contracts.site.site import MLFLOW_TOKEN_VARIABLE, PodShape, S
 from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
 from slipway.tasks.contracts.site.telemetry import HEADERS_VARIABLE
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from slipway.tasks.contracts.spec_fields import MLFLOW
+from slipway.tasks.contracts.spec_fields import MLFLOW, VOLUME_VARIABLE, claim_of
 from slipway.tasks.contracts.step_names import Step
 from slipway.tasks.contracts.stored.lease import DAG_RUN, DAG_RUN_VARIABLE, ENDED_HOLDERS, ENDED_HOLDERS_VARIABLE
 from slipway.tasks.contracts.stored.plan import Estimate
@@ -26,6 +26,7 @@ from slipway.tasks.contracts.wire.trace_context import TRACEPARENT, trace_parent
 
 SITE_FOLDER = "/etc/slipway"
 SCRATCH_FOLDER = SCRATCH.path
+SOURCE_FOLDER = "/mnt/source"
 USER_ID = 10001  # the user that images/*/Dockerfile create
 TERMINATION_GRACE_S = 30
 STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
@@ -79,7 +80,7 @@ def step_pod(
     """
     kind = STEP_KINDS[step]
     pod = ResolvedRelease(spec, site).step(step, estimate) if spec else site_step(step, site)
-    gpus = pod.shape.gpus
+    gpus, source = pod.shape.gpus, _source(kind, spec)
     container = k8s.V1Container(
         name="base",
         image=pod.image,
@@ -87,6 +88,7 @@ def step_pod(
         resources=_resources(pod.shape),
         volume_mounts=[
             k8s.V1VolumeMount(name="site", mount_path=SITE_FOLDER, read_only=True),
+            *(k8s.V1VolumeMount(name=each.name, mount_path=SOURCE_FOLDER, read_only=True) for each in source),
             *(k8s.V1VolumeMount(name=folder.volume, mount_path=folder.path) for folder in kind.folders(gpus)),
         ],
         security_context=k8s.V1SecurityContext(
@@ -112,7 +114,7 @@ def step_pod(
             termination_grace_period_seconds=TERMINATION_GRACE_S,
             node_selector=pod.shape.node_selector,
             tolerations=[k8s.V1Toleration(**toleration.model_dump()) for toleration in pod.shape.tolerations],
-            volumes=_volumes(kind, pod.shape),
+            volumes=[*_volumes(kind, pod.shape), *source],
             security_context=k8s.V1PodSecurityContext(
                 run_as_non_root=True,
                 run_as_user=USER_ID,
@@ -130,6 +132,16 @@ def _network_labels(kind: StepKind, spec: ReleaseSpec | None) -> dict[str, str] 
     return {READS_DATASETS: "true"} if harness is not None and harness.reads_hub else None
 
 
+def _claim(kind: StepKind, spec: ReleaseSpec | None) -> str | None:
+    """The claim that the step reads the model from, where that is on a volume."""
+    return claim_of(spec.source.uri) if spec is not None and kind.hub_access else None
+
+
+def _mounted(kind: StepKind, spec: ReleaseSpec | None) -> dict[str, str]:
+    claim = _claim(kind, spec)
+    return {VOLUME_VARIABLE: f"{claim}={SOURCE_FOLDER}"} if claim else {}
+
+
 def _environment(kind: StepKind, spec: ReleaseSpec | None, site: Site, run: str) -> list[k8s.V1EnvVar]:
     values = {
         "SLIPWAY_SITE": f"{SITE_FOLDER}/site.yaml",
@@ -139,6 +151,7 @@ def _environment(kind: StepKind, spec: ReleaseSpec | None, site: Site, run: str)
         "TMPDIR": SCRATCH_FOLDER,
         "PYTHONUNBUFFERED": "1",
         IDENTITY_VARIABLE: kind.service_account,
+        **_mounted(kind, spec),
     }
     secrets: dict[str, tuple[str, str]] = {}
     if site.object_store.credentials_secret:
@@ -192,6 +205,16 @@ def _resources(shape: PodShape) -> k8s.V1ResourceRequirements:
         requests={"cpu": shape.cpu, "memory": shape.memory, "ephemeral-storage": shape.scratch, **devices},
         limits={"memory": shape.memory, **devices},
     )
+
+
+def _source(kind: StepKind, spec: ReleaseSpec | None) -> list[k8s.V1Volume]:
+    """The volume with the model's files, for a step that reads them there."""
+    claim = _claim(kind, spec)
+    if claim is None:
+        return []
+    # a volume that is not read-only gets fsGroup as the owner of its files, which changes their times
+    reference = k8s.V1PersistentVolumeClaimVolumeSource(claim_name=claim, read_only=True)
+    return [k8s.V1Volume(name="source", persistent_volume_claim=reference)]
 
 
 def _volumes(kind: StepKind, shape: PodShape) -> list[k8s.V1Volume]:

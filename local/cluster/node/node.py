@@ -11,7 +11,7 @@ from ..access.tokens import TokenIssuer
 from ..addresses import Addresses
 from ..objects.eventlog import EventLog
 from ..objects.quantities import pod_amounts
-from ..objects.resources import NODES, PODS, SERVICE_ACCOUNTS, Object
+from ..objects.resources import CLAIMS, NODES, PODS, SERVICE_ACCOUNTS, Object
 from ..objects.store import Store, now
 from . import confinement
 from .attempts import Shims
@@ -120,8 +120,12 @@ class Node:
         labels = {**(node["metadata"].get("labels") or {}), **self.labels}
         selector = pod["spec"].get("nodeSelector") or {}
         if any(labels.get(key) != value for key, value in selector.items()):
-            return "node(s) didn't match Pod's node affinity/selector"
-        return ", ".join(f"Insufficient {name}" for name, count in _devices(pod).items() if count > self._free(name))
+            return "1 node(s) didn't match Pod's node affinity/selector"
+        claims = (volume.get("persistentVolumeClaim") for volume in pod["spec"].get("volumes") or [])
+        for claim in (str(each["claimName"]) for each in claims if each):
+            if self._store.get(CLAIMS, pod["metadata"]["namespace"], claim) is None:
+                return f'persistentvolumeclaim "{claim}" not found'
+        return ", ".join(f"1 Insufficient {name}" for name, count in _devices(pod).items() if count > self._free(name))
 
     def _free(self, device: str) -> int:
         """How many of an extended resource no pod of this node has."""

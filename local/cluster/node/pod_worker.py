@@ -120,7 +120,7 @@ class PodWorker:
             return True
         if unfit := self._node.unfit(pod):
             message = (
-                f"0/1 nodes are available: 1 {unfit}. "
+                f"0/1 nodes are available: {unfit}. "
                 "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
             )
             old = pod["status"].get("conditions") or []

@@ -87,6 +87,19 @@ def test_a_pod_is_scheduled_once_a_node_has_the_label_that_it_selects(space, unt
     assert ("Normal", "Scheduled") in [(kind, reason) for kind, reason, _ in events_of(space, "early")]
 
 
+def test_a_pod_is_scheduled_once_its_claim_exists(space, until):
+    claim = {"metadata": {"name": "models"}, "spec": {"accessModes": ["ReadOnlyMany"]}}
+    source = {"name": "source", "persistentVolumeClaim": {"claimName": "models", "readOnly": True}}
+    pod = space.run("reader", "pass", volumes=[source])
+
+    scheduled = next(entry for entry in pod.status.conditions if entry.type == "PodScheduled")
+    assert scheduled.message.startswith('0/1 nodes are available: persistentvolumeclaim "models" not found. ')
+
+    space.core.create_namespaced_persistent_volume_claim(space.name, claim)
+
+    assert space.finished("reader").status.phase == "Succeeded"
+
+
 def test_an_image_that_takes_time_is_pulled_once_and_events_say_so(space):
     table = yaml.safe_load(space.cluster.images.read_text())
     table["images"]["test/large:1"] = {**table["images"][IMAGE], "pull_s": 8}

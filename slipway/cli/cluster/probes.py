@@ -31,6 +31,7 @@ def checks(settings: Settings) -> Iterator[Check]:
         "kinds": _kinds,
         "gpu nodes": _gpu_nodes,
         "quotas": _quotas,
+        "volumes": _volumes,
         "images": _images,
     }
     for name, probe in probes.items():
@@ -145,6 +146,23 @@ def _quotas(settings: Settings) -> str:
             "a quota is full", found=", ".join(full), remedy="Raise it, or remove what uses it in that namespace."
         )
     return f"{len(quotas)} in {' and '.join(namespaces)}, none is full"
+
+
+def _volumes(settings: Settings) -> str:
+    """What the claims are that a spec may name in source.uri; their contents are for `plan` to find out."""
+    namespace = settings.site().kubernetes.pipeline_namespace
+    claims = {
+        item["metadata"]["name"]: (item.get("status") or {}).get("phase", "Pending")
+        for item in settings.cluster().find("PersistentVolumeClaim", {}, namespace=namespace)
+    }
+    if unbound := [f"{name} is {phase}" for name, phase in claims.items() if phase != "Bound"]:
+        raise InputError(
+            f"no model can be read from a claim in {namespace}",
+            found=", ".join(unbound),
+            expected="Bound",
+            remedy="Bind it to the volume that has the models' files, or delete it.",
+        )
+    return f"{len(claims)} claims in {namespace}, none is unbound"
 
 
 def _images(settings: Settings) -> str:

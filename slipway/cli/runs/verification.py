@@ -12,7 +12,7 @@ from slipway.cli.runs.tables import COMMIT_DIGITS
 from slipway.tasks.adapters.sign.signatures import KEY_DIGITS, VERIFIED, Signatures, Signed
 from slipway.tasks.adapters.store.artifacts import ArtifactStore
 from slipway.tasks.contracts.errors import InputError, SignatureError, UnavailableError
-from slipway.tasks.contracts.fit.provenance import GIT_COMMIT, LISTING, Descriptor, dependencies, file_digest
+from slipway.tasks.contracts.fit.provenance import Descriptor, dependencies, file_digest, pinned_by
 from slipway.tasks.contracts.stored.artifact import STAGES, Manifest, Stage
 from slipway.tasks.contracts.stored.attestation import content_digest, subject
 from slipway.tasks.contracts.stored.plan import ADAPTERS_FOLDER, DRAFT_FOLDER, Source
@@ -84,7 +84,7 @@ class Verification:
         for folder, source in sources.items():
             origin = made_of.get(folder.rstrip("/") or "source", {})
             repo = origin.get("annotations", {}).get("repo", source.repo)
-            commit = origin.get("digest", {}).get(LISTING if source.is_folder else GIT_COMMIT)
+            commit = origin.get("digest", {}).get(pinned_by(source))
             if not commit:
                 raise _broken(f"the provenance of {release.id} names no commit of {repo}", "", "")
             announced = {file.path: file_digest(file) for file in self.hub.resolve(repo, commit).files}

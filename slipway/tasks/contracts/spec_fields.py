@@ -91,8 +91,22 @@ S3FolderUri = Annotated[str, StringConstraints(pattern=rf"^{S3_FOLDER}$", max_le
 
 MLFLOW = "mlflow:"
 MLFLOW_MODEL = rf"{MLFLOW}[A-Za-z0-9_][A-Za-z0-9_. -]*(@[A-Za-z0-9_][A-Za-z0-9_-]*|/[1-9][0-9]{{0,9}})"
-SourceUri = Annotated[str, StringConstraints(pattern=rf"^({S3_FOLDER}|{MLFLOW_MODEL})$", max_length=MAX_URI_CHARS)]
-"""An S3FolderUri, `mlflow:<registered model>@<alias>` or `mlflow:<registered model>/<version>`."""
+
+VOLUME = "pvc://"
+VOLUME_VARIABLE = "SLIPWAY_VOLUME"
+"""Environment variable of a process that mounts a claim: `<claim>=<folder>`."""
+VOLUME_FOLDER = rf"{VOLUME}[a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?(/[A-Za-z0-9_][A-Za-z0-9._=+-]*)*"
+SourceUri = Annotated[
+    str, StringConstraints(pattern=rf"^({S3_FOLDER}|{MLFLOW_MODEL}|{VOLUME_FOLDER})$", max_length=MAX_URI_CHARS)
+]
+"""An S3FolderUri; `mlflow:<registered model>@<alias>` or `mlflow:<registered model>/<version>`; or
+`pvc://<claim>[/<folder>]`, a folder of a PersistentVolumeClaim, as KServe's storage URIs name it."""
+
+
+def claim_of(uri: str | None) -> str | None:
+    """The claim of a folder on a volume; None for a source of another kind."""
+    return uri.removeprefix(VOLUME).partition("/")[0] if uri and uri.startswith(VOLUME) else None
+
 
 Revision = Annotated[
     str,

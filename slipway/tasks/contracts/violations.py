@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from slipway.tasks.contracts.redaction import TOKEN, excerpt, field_name, redacted
-from slipway.tasks.contracts.spec_fields import MLFLOW_MODEL, S3_FOLDER
+from slipway.tasks.contracts.spec_fields import MLFLOW_MODEL, S3_FOLDER, VOLUME_FOLDER
 
 Loc = tuple[int | str, ...]
 Positions = Callable[[Loc], tuple[int, int] | None]
@@ -77,8 +77,9 @@ PATTERNS = {
     r"^hf://datasets/[^@\s]+/[^@\s]+@[^/\s]+/\S+$": (
         "must be a file of a dataset, hf://datasets/OWNER/NAME@REVISION/FILE"
     ),
-    rf"^({S3_FOLDER}|{MLFLOW_MODEL})$": (
-        "must be a folder such as s3://bucket/folder, or a model such as mlflow:chat@champion or mlflow:chat/3"
+    rf"^({S3_FOLDER}|{MLFLOW_MODEL}|{VOLUME_FOLDER})$": (
+        "must be a folder such as s3://bucket/folder or pvc://claim/folder, or a model such as mlflow:chat@champion or "
+        "mlflow:chat/3"
     ),
     r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$": "must be the name of an image such as registry.example/slipway/tasks-cpu:1.0",
     r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$": "must be a bucket: 3 to 63 lower-case letters, digits, dots and dashes",

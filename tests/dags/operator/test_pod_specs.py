@@ -343,6 +343,24 @@ def test_only_plan_of_a_model_of_mlflow_reads_mlflows_token_from_its_secret(sour
     assert {step: found for step in get_args(Step) if (found := secret(step))} == steps
 
 
+def test_only_plan_and_download_of_a_model_on_a_volume_mount_it_and_read_only():
+    site, on_volume = read_site(SITE), spec(source={"uri": "pvc://models/acme/demo"})
+
+    def mounted(step):
+        pod = step_pod(step, on_volume, site).spec
+        claims = [each.persistent_volume_claim for each in pod.volumes if each.persistent_volume_claim]
+        mounts = [each for each in pod.containers[0].volume_mounts if each.name == "source"]
+        variables = [each.value for each in pod.containers[0].env if each.name == "SLIPWAY_VOLUME"]
+        assert len(claims) == len(mounts) == len(variables)
+        return [(each.claim_name, each.read_only) for each in claims], [each.read_only for each in mounts], variables
+
+    reads = ([("models", True)], [True], ["models=/mnt/source"])
+    assert {step: mounted(step) for step in get_args(Step)} == {
+        step: reads if step in {"plan", "download"} else ([], [], []) for step in get_args(Step)
+    }
+    assert not [each for each in step_pod("plan", spec(), site).spec.volumes if each.persistent_volume_claim]
+
+
 def test_promote_has_time_for_every_look_at_every_step_of_a_canary():
     site = read_site(SITE)
     rollout = {"strategy": "canary", "steps": [5, 25], "mirror": 10, "bake_s": 600, "canary": {"blind_looks": 1}}

@@ -4,7 +4,8 @@ import hashlib
 
 import pytest
 
-from slipway.tasks.adapters.hub.folders import MAX_FILE_BYTES, MAX_OBJECTS, ObjectStoreFolders
+from slipway.tasks.adapters.hub.folder_files import MAX_FILE_BYTES, MAX_FILES
+from slipway.tasks.adapters.hub.folders import ObjectStoreFolders
 from slipway.tasks.adapters.hub.reading import in_memory
 from slipway.tasks.adapters.store.object_store import DeniedError, StoredObject
 from slipway.tasks.contracts.errors import DigestMismatchError, InputError
@@ -123,7 +124,7 @@ def test_a_folder_of_100_000_objects_is_refused_after_a_thousand():
         ObjectStoreFolders(store, LAYOUT).resolve(FOLDER, "")
 
     assert FOLDER in caught.value.what
-    assert store.given == MAX_OBJECTS + 1
+    assert store.given == MAX_FILES + 1
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,17 @@ class Whole:
     """A cluster and a store with all that a site needs."""
 
     namespace = "serving"
-    gpus, used, hard, absent = 8, "1", "9", ()
+    gpus, used, hard, absent, claim = 8, "1", "9", (), "Bound"
 
     def find(self, kind, labels, *, namespace=None):
         # Role slipway-user, and what docs/command.md asks for besides
-        assert kind in {"EndpointSlice", "Pod", "Service", "ResourceQuota"}
-        status = {"used": {"cpu": self.used}, "hard": {"cpu": self.hard}}
-        return [{"metadata": {"namespace": namespace}, "status": status}] if kind == "ResourceQuota" else []
+        assert kind in {"EndpointSlice", "Pod", "Service", "ResourceQuota", "PersistentVolumeClaim"}
+        statuses = {
+            "ResourceQuota": {"used": {"cpu": self.used}, "hard": {"cpu": self.hard}},
+            "PersistentVolumeClaim": {"phase": self.claim},
+        }
+        metadata = {"namespace": namespace, "name": "models"}
+        return [{"metadata": metadata, "status": statuses[kind]}] if kind in statuses else []
 
     def has_kind(self, kind):
         return kind not in self.absent
@@ -92,6 +96,7 @@ def test_the_doctor_finds_that_everything_works(slipway, site_of_gpus):
         (1, {"used": "9"}, "quotas", "Raise it"),
         (1, {"used": "12"}, "quotas", "uses 12 of 9 cpu"),
         (1, {"used": "2", "hard": "2000m"}, "quotas", "uses 2 of 2000m cpu"),
+        (1, {"claim": "Pending"}, "volumes", "models is Pending"),
         (1, {"absent": ("LeaderWorkerSet",)}, "kinds", "docs/cluster-setup.md"),
         (1, {"absent": ("GRPCRoute",)}, "kinds", "no GRPCRoute"),
         (2, {"allowed": False}, "object store", "rejects the credentials"),

@@ -52,7 +52,7 @@ def refusal(model, text):
         (
             REPO,
             "  uri: s3://b\n",
-            "f.yaml:6:3: source.uri: must be a folder such as s3://bucket/folder, or a model such",
+            "f.yaml:6:3: source.uri: must be a folder such as s3://bucket/folder or pvc://claim/folder, or a",
         ),
         (EXPECT, "  expect: []\n", "gate.expect: must have at least 1 entry (found "),
         ("rollout:", "rollouts:", "rollouts: is not a field (did you mean rollout?)"),

@@ -4,7 +4,6 @@ A listing holds no sha256 of an object. Where the folder has SHA256SUMS, as core
 sha256 in it; elsewhere it is the ETag, and every read is made on the condition that the object still has that ETag.
 """
 
-import hashlib
 import re
 from collections.abc import Callable
 from itertools import islice
@@ -12,8 +11,8 @@ from typing import TypeVar
 
 from typing_extensions import override
 
+from slipway.tasks.adapters.hub.folder_files import MAX_FILES, QUOTED, SUMS, FolderBytes, check_size, sums_of, too_many
 from slipway.tasks.adapters.hub.reading import ETAG, SHA256, ModelHub, ignore, in_memory, readable
-from slipway.tasks.adapters.progress import size
 from slipway.tasks.adapters.store.object_store import (
     ByteSource,
     DeniedError,
@@ -22,22 +21,14 @@ from slipway.tasks.adapters.store.object_store import (
     ObjectStore,
     StoredObject,
 )
-from slipway.tasks.adapters.store.parts import CONNECTIONS
 from slipway.tasks.adapters.store.transfer import Count
 from slipway.tasks.contracts.base import sha256_of
-from slipway.tasks.contracts.errors import DigestMismatchError, InputError
+from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.plan import HubFile, Source
 
 R = TypeVar("R")
 
-MAX_OBJECTS = 1000  # the largest models have some 200 files
-MAX_FILE_BYTES = 500 * 10**9
-"""The largest file of a repository of the Hub (huggingface.co/docs/hub/storage-limits)."""
-PATH_QUOTED = 80
-SUMS = "SHA256SUMS"
-SUM_LINE = re.compile(r"(?P<sha256>[0-9a-f]{64}) [ *](?:\./)?(?P<path>\S.*)")
-"""A line of `sha256sum *`: the digest, a space, a space or * for the mode of reading, the name."""
 PLAIN_ETAG = re.compile(r"[!#-~]{1,200}")
 
 
@@ -82,16 +73,11 @@ class ObjectStoreFolders(ModelHub):
         """
         prefix = f"{folder}/"
         try:
-            listed = list(islice(self._store.list(prefix), MAX_OBJECTS + 1))
+            listed = list(islice(self._store.list(prefix), MAX_FILES + 1))
         except DeniedError as error:
             raise _denied(error, folder) from error
-        if len(listed) > MAX_OBJECTS:
-            raise InputError(
-                f"{folder} holds too many objects for one model",
-                found=f"more than {MAX_OBJECTS}",
-                expected=f"at most {MAX_OBJECTS}",
-                remedy="Name the folder that holds this model's files alone.",
-            )
+        if len(listed) > MAX_FILES:
+            raise too_many(folder)
         files = {each.uri.removeprefix(prefix): each for each in listed if not _is_marker(each)}
         if not files:
             raise InputError(
@@ -103,7 +89,7 @@ class ObjectStoreFolders(ModelHub):
             if any(part in {"", ".", ".."} for part in path.split("/")):
                 raise InputError(
                     f"{folder} holds an object whose name is not a path of a file",
-                    found=repr(path[:PATH_QUOTED]),
+                    found=repr(path[:QUOTED]),
                     expected="names without empty parts, . or ..",
                     remedy="Delete it, or copy the model's files to another prefix.",
                 )
@@ -115,33 +101,17 @@ class ObjectStoreFolders(ModelHub):
             return {}
         file = _file(f"{folder}/{SUMS}", SUMS, listed[SUMS], None)
         source = Source(repo=folder, revision="", commit=sha256_of([]), files=(file,))
-        return _of_lines(f"{folder}/{SUMS}", self.read_file(source, SUMS))
+        return sums_of(f"{folder}/{SUMS}", self.read_file(source, SUMS))
 
 
-class _ObjectBytes(ByteSource):
+class _ObjectBytes(FolderBytes):
     """The bytes of one object, as plan saw it."""
 
     def __init__(self, store: ObjectStore, uri: str, file: HubFile, count: Count) -> None:
-        self._store, self._uri, self._file, self._count = store, uri, file, count
+        super().__init__(uri, file)
+        self._store, self._count = store, count
         algorithm, _, value = file.digest.partition(":")
         self._etag = f'"{value}"' if algorithm == ETAG else None
-        self._announced = value if algorithm == SHA256 else None
-        self._sha256 = hashlib.sha256()
-
-    @property
-    @override
-    def size_bytes(self) -> int:
-        return self._file.size_bytes
-
-    @property
-    @override
-    def sha256(self) -> str | None:
-        return self._announced
-
-    @property
-    @override
-    def reads_at_once(self) -> int:
-        return CONNECTIONS
 
     @override
     def read_into(self, offset: int, view: memoryview) -> None:
@@ -153,29 +123,9 @@ class _ObjectBytes(ByteSource):
         try:
             self._store.read_into(self._uri, view, offset=offset, size_bytes=self.size_bytes, etag=self._etag)
         except (LostRaceError, NotFoundError) as error:
-            raise InputError(
-                f"{self._uri} changed after it was planned",
-                found="no such object" if isinstance(error, NotFoundError) else "another object of the same name",
-                expected=f"{self.size_bytes} bytes, {self._file.digest}",
-                remedy="Release again, which plans what is there now; do not write to a prefix that is being released.",
-            ) from error
+            gone = isinstance(error, NotFoundError)
+            raise self.changed("no such object" if gone else "another object of the same name") from error
         self._count(len(view))
-
-    @override
-    def digest(self, view: memoryview) -> None:
-        self._sha256.update(view)
-
-    @override
-    def verified(self) -> str:
-        actual = self._sha256.hexdigest()
-        if self._announced not in {None, actual}:
-            raise DigestMismatchError(
-                self._uri,
-                expected=self._file.digest,
-                found=f"{SHA256}:{actual}",
-                remedy=f"Upload the file again, or correct {SUMS} beside it, and release again.",
-            )
-        return actual
 
 
 def _is_marker(listed: StoredObject) -> bool:
@@ -184,49 +134,17 @@ def _is_marker(listed: StoredObject) -> bool:
 
 
 def _file(uri: str, path: str, listed: StoredObject, sha256: str | None) -> HubFile:
-    if listed.size_bytes > MAX_FILE_BYTES:
-        raise InputError(
-            f"{uri} is too large for a file of a model",
-            found=size(listed.size_bytes),
-            expected=f"at most {size(MAX_FILE_BYTES)}",
-            remedy="Save the model in several files (transformers: save_pretrained(max_shard_size=...)).",
-        )
+    check_size(uri, listed.size_bytes)
     etag = listed.etag.strip('"')
     if not PLAIN_ETAG.fullmatch(etag):
         raise InputError(
             f"{uri} has no ETag that a read could be conditional on",
-            found=repr(etag[:PATH_QUOTED]),
+            found=repr(etag[:QUOTED]),
             expected="visible ASCII",
             remedy="Correct object_store.endpoint in the site file: this store does not implement S3.",
         )
     digest = f"{SHA256}:{sha256}" if sha256 else f"{ETAG}:{etag}"
     return HubFile(path=path, digest=digest, size_bytes=listed.size_bytes)
-
-
-def _of_lines(uri: str, data: bytes) -> dict[str, str]:
-    """The sha256 of each file by its path.
-
-    Raises:
-        InputError: a line is not one that `sha256sum` writes, or gives a file another digest than an earlier one.
-    """
-    sums: dict[str, str] = {}
-    for number, line in enumerate(data.decode("utf-8", errors="replace").splitlines(), start=1):
-        parts = SUM_LINE.fullmatch(line)
-        if parts is None:
-            raise InputError(
-                f"{uri}, line {number} is not a digest and a file's name",
-                found=repr(line[:PATH_QUOTED]),
-                expected="what `sha256sum *` prints",
-                remedy="Write the file again with `sha256sum`.",
-            )
-        if sums.setdefault(parts["path"], parts["sha256"]) != parts["sha256"]:
-            raise InputError(
-                f"{uri}, line {number} gives another digest of a file than an earlier line",
-                found=repr(parts["path"][:PATH_QUOTED]),
-                expected="one digest for each file",
-                remedy="Write the file again with `sha256sum`.",
-            )
-    return sums
 
 
 def _denied(error: DeniedError, uri: str) -> InputError:

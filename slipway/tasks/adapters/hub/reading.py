@@ -12,7 +12,7 @@ from slipway.tasks.contracts.stored.plan import HubFile, Source
 R = TypeVar("R")
 
 READ_BYTES = 32 * 2**20
-SHA256, ETAG = "sha256", "etag"
+SHA256, ETAG, STAT = "sha256", "etag", "stat"
 """Algorithms of HubFile.digest."""
 
 

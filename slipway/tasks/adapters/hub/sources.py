@@ -1,4 +1,4 @@
-"""Makes one Hub, as steps see it, of the Hub itself, folders of an object store, and MLflow's registry."""
+"""Makes one Hub, as steps see it, of the Hub itself, folders of an object store or a volume, and MLflow's registry."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -10,10 +10,12 @@ from slipway.tasks.adapters.hub.folders import ObjectStoreFolders
 from slipway.tasks.adapters.hub.hub import Hub, HuggingFaceHub
 from slipway.tasks.adapters.hub.mlflow_models import MlflowModels
 from slipway.tasks.adapters.hub.reading import ModelHub
+from slipway.tasks.adapters.hub.volumes import VolumeFolders
 from slipway.tasks.adapters.store.object_store import ByteSource, ObjectStore
 from slipway.tasks.adapters.store.transfer import Count
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import MLFLOW_TOKEN_VARIABLE, Site
+from slipway.tasks.contracts.spec_fields import VOLUME_VARIABLE
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.plan import DatasetFile, HubFile, Source
 
@@ -68,14 +70,14 @@ def sources(site: Site, store: ObjectStore, environment: Mapping[str, str], cloc
     Args:
         site: which Hub.
         store: reads folders, with the access that the site's steps have.
-        environment: has the tokens, each of which is sent to its own server alone.
+        environment: has the tokens, each of which is sent to its own server alone, and where a volume is mounted.
         clock: of waits.
 
     Raises:
         InputError: as HuggingFaceHub.
     """
     folders = ObjectStoreFolders(store, Layout(site.object_store.root))
-    others: dict[str, ModelHub] = {"s3": folders}
+    others: dict[str, ModelHub] = {"s3": folders, "pvc": VolumeFolders(environment.get(VOLUME_VARIABLE, ""))}
     if site.mlflow:
         others["mlflow"] = MlflowModels(site.mlflow, environment.get(MLFLOW_TOKEN_VARIABLE) or None, folders)
     return Sources(HuggingFaceHub(site.hub.endpoint, environment.get("HF_TOKEN") or None, clock), others)

@@ -19,10 +19,11 @@ PROVENANCE_TYPE = "https://slsa.dev/provenance/v1"
 BUILD_TYPE = "https://slipway.dev/release/v1"
 """Parameters: externalParameters.spec is the release spec; internalParameters are the keys and tools of its stages."""
 BUILDER = "https://slipway.dev/site/"
-DIGEST_NAMES = {"sha256": "sha256", "git-sha1": "gitBlob", "etag": "s3ETag"}
+DIGEST_NAMES = {"sha256": "sha256", "git-sha1": "gitBlob", "etag": "s3ETag", "stat": "fileStat"}
 """In-toto's names for the digests of HubFile; its digest sets may hold others (digest_set.md, Supported algorithms)."""
-GIT_COMMIT, LISTING = "gitCommit", "s3Listing"
-"""Names for the commit of a repository, and for the digest of what plan saw in a folder of an object store."""
+GIT_COMMIT = "gitCommit"
+LISTINGS = {"s3": "s3Listing", "pvc": "volumeListing"}
+"""Names for the commit of a repository, and for the digest of what plan saw in a folder, by the scheme of its URI."""
 
 Descriptor = dict[str, Any]
 """An in-toto ResourceDescriptor."""
@@ -78,6 +79,11 @@ def dependencies(statement: Statement) -> dict[str, Descriptor]:
     return {str(each.get("name")): each for each in definition.get("resolvedDependencies") or []}
 
 
+def pinned_by(source: Source) -> str:
+    """In-toto's name for the digest that a source's commit is."""
+    return LISTINGS.get(source.repo.partition("://")[0], GIT_COMMIT)
+
+
 def file_digest(file: HubFile) -> dict[str, str]:
     """A Hub file's digest as in-toto writes it."""
     algorithm, _, digest = file.digest.partition(":")
@@ -114,11 +120,8 @@ def _dependencies(release: Release, stages: Mapping[Stage, Manifest], site: Site
 
 
 def _repository(name: str, folder: str, source: Source, endpoint: str) -> Iterator[Descriptor]:
-    if source.is_folder:
-        uri, separator, pinned_by = source.repo, "/", LISTING
-    else:
-        uri, separator, pinned_by = hub_uri(endpoint, source.repo, source.commit), "#", GIT_COMMIT
-    yield {"name": name, "uri": uri, "digest": {pinned_by: source.commit}, "annotations": {"repo": source.repo}}
+    uri, separator = (source.repo, "/") if source.is_folder else (hub_uri(endpoint, source.repo, source.commit), "#")
+    yield {"name": name, "uri": uri, "digest": {pinned_by(source): source.commit}, "annotations": {"repo": source.repo}}
     for file in source.files:
         uri_of_file = f"{uri}{separator}{file.path}"
         yield {"name": f"file/{folder}{file.path}", "uri": uri_of_file, "digest": file_digest(file)}

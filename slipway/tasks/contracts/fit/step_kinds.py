@@ -125,7 +125,7 @@ class StepKind:
     cluster_access: bool = False
     """Calls the Kubernetes API."""
     hub_access: bool = False
-    """Reads the model's repository, with the spec's token."""
+    """Reads the model where its source has it: with the spec's token, or on a volume."""
     asks_models: bool = False
     """Sends requests to models, with a key where the site wants one."""
     signs: bool = False

@@ -77,6 +77,16 @@ CAUSES = {
         "this task.",
     ),
     "configuration": Cause(False, "{create} docs/cluster-setup.md has all such commands. Then clear this task."),
+    "claim": Cause(
+        False,
+        "{create} for the volume that has the model's files, or correct source.uri in the spec "
+        "(docs/cluster-setup.md, Weights without a Hub). Then clear this task.",
+    ),
+    "claim in use": Cause(
+        True,
+        "A pod on another node has the volume, whose claim is ReadWriteOnce: end that pod, or make the claim "
+        "ReadOnlyMany or ReadWriteMany.",
+    ),
     "container": Cause(True, "The node's container runtime refuses it; see the pod's events."),
     "not scheduled": Cause(
         True,

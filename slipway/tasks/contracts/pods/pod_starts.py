@@ -12,6 +12,7 @@ from typing import Any
 
 from slipway.tasks.contracts.api_keys import KEYS_VOLUME, OWN_KEY_VARIABLE
 from slipway.tasks.contracts.pods.pod_failures import Pod, PodFailure
+from slipway.tasks.contracts.pods.start_phases import unscheduled
 
 Event = dict[str, Any]
 """An Event of a pod as JSON."""
@@ -39,7 +40,17 @@ SITE_CONFIG_MAP, SITE_KEY = "slipway-site", "site.yaml"
 MISSING = re.compile(r'(?P<kind>configmap|secret)s? "(?P<name>[^"]+)" not found', re.IGNORECASE)
 MISSING_KEY = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>ConfigMap|Secret) [^/\s]+/(?P<name>\S+)")
 MISSING_FILE = re.compile(r"references non-existent (config|secret) key")
-MOUNT = "FailedMount"
+MOUNT, ATTACH = "FailedMount", "FailedAttachVolume"
+CLAIM = re.compile(r'persistentvolumeclaim "(?P<name>[^"]+)" (not found|is being deleted|bound to non-existent .*)')
+UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+"""What the scheduler says of a claim (PreFilter of pkg/scheduler/framework/plugins/volumebinding/volume_binding.go)."""
+BINDING_GRACE_S = 60.0
+"""A claim that exists is bound within a period of the controller, 15 s, or once its provisioner is done."""
+ELSEWHERE = re.compile(r"Multi-Attach error|ReadWriteOncePod access mode")
+"""A claim that another pod has: of the attach-detach controller, whose volume is attached to another node
+(pkg/controller/volume/attachdetach/reconciler), and of the scheduler (plugins/volumerestrictions)."""
+ELSEWHERE_GRACE_S = 120.0
+"""A pod that ends leaves its volume attached until its kubelet has unmounted it."""
 
 
 @dataclass
@@ -73,6 +84,7 @@ def _obstacles(pod: Pod, events: Iterable[Event]) -> Iterator[tuple[str, float, 
             message = (waiting.get("message") or "").strip() or "no message"
             what = f"container {each['name']} cannot start: {waiting['reason']}: {message}"
             yield kind, grace_s, what, _create(pod, message)
+    yield from _obstacles_of_claims(pod, unscheduled(pod) or "", events)
     for event in events:
         message = (event.get("message") or "").strip()
         if event.get("reason") == MOUNT and (MISSING.search(message) or MISSING_FILE.search(message)):
@@ -82,6 +94,30 @@ def _obstacles(pod: Pod, events: Iterable[Event]) -> Iterator[tuple[str, float, 
                 f"a volume cannot be mounted: {message}",
                 _create(pod, message),
             )
+
+
+def _obstacles_of_claims(pod: Pod, unscheduled: str, events: Iterable[Event]) -> Iterator[tuple[str, float, str, str]]:
+    """The same of its PersistentVolumeClaims: `unscheduled` is the scheduler's message."""
+    namespace = pod["metadata"].get("namespace", "default")
+    if missing := CLAIM.search(unscheduled):
+        what, claim = missing[0].partition(". preemption")[0], f"{namespace}/{missing['name']}"
+        yield "claim", CONFIGURATION_GRACE_S, f"the pod cannot be placed: {what}", f"Create claim {claim}"
+    elif UNBOUND in unscheduled:
+        names = ", ".join(f"{namespace}/{name}" for name in _claims(pod))
+        yield "claim", BINDING_GRACE_S, f"the pod cannot be placed: {UNBOUND}", f"Bind claim {names}"
+    attaching = [str(event.get("message")) for event in events if event.get("reason") == ATTACH]
+    if held := next((text for text in (unscheduled, *attaching) if ELSEWHERE.search(text)), None):
+        yield (
+            "claim in use",
+            ELSEWHERE_GRACE_S,
+            f"a volume cannot be attached: {held.partition('. preemption')[0].strip()}",
+            "",
+        )
+
+
+def _claims(pod: Pod) -> list[str]:
+    volumes = (pod.get("spec") or {}).get("volumes") or []
+    return [each["persistentVolumeClaim"]["claimName"] for each in volumes if each.get("persistentVolumeClaim")]
 
 
 def _create(pod: Pod, message: str) -> str:

@@ -89,7 +89,7 @@ def reason(pod: Pod, events: Iterable[Event]) -> str:
     relevant = [event for event in events if event.get("reason") in kinds and event.get("message") not in CAUSELESS]
     latest = {event.get("reason"): event for event in relevant}
     texts = [f"{each.get('reason')}: {_one_line(each.get('message'))}" for each in latest.values()]
-    unplaced = _unscheduled(pod) if phase is StartPhase.SCHEDULE else None
+    unplaced = unscheduled(pod) if phase is StartPhase.SCHEDULE else None
     if unplaced and not any(_one_line(unplaced) in text for text in texts):
         texts.append(f"Unschedulable: {_one_line(unplaced)}")
     return "; ".join(texts)
@@ -153,7 +153,8 @@ def _is_scheduled(pod: Pod) -> bool:
     return any(each["type"] == "PodScheduled" and each["status"] == "True" for each in conditions)
 
 
-def _unscheduled(pod: Pod) -> str | None:
+def unscheduled(pod: Pod) -> str | None:
+    """Why the scheduler has no node for the pod, in its own words; None while it has said nothing."""
     for condition in (pod.get("status") or {}).get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message") or condition.get("reason") or "no reason given")

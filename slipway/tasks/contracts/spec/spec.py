@@ -42,8 +42,9 @@ class Source(UserDocument):
         default=None,
         exclude_if=lambda uri: uri is None,  # pods of an older version read releases of the Hub
         description="in place of repo: s3://<bucket>/<prefix> of a checkpoint's files, read with the access that the "
-        "site's steps have to their object store; or mlflow:<model>@<alias> or mlflow:<model>/<version>, a registered "
-        "model whose files are in such a folder",
+        "site's steps have to their object store; pvc://<claim>[/<folder>], a folder of a PersistentVolumeClaim in the "
+        "namespace of steps; or mlflow:<model>@<alias> or mlflow:<model>/<version>, a registered model whose files are "
+        "in a folder of an object store",
     )
 
     @property
@@ -54,7 +55,7 @@ class Source(UserDocument):
     @model_validator(mode="after")
     def _is_a_repository_or_a_folder(self) -> Self:
         if (self.repo is None) == (self.uri is None):
-            raise ValueError("source needs either repo, a repository of the Hub, or uri, a folder in an object store")
+            raise ValueError("source needs either repo, a repository of the Hub, or uri, a folder elsewhere")
         if self.uri is not None and (self.revision != MAIN or self.token_secret is not None):
             raise ValueError("source.revision and source.token_secret are of a repository: remove them beside uri")
         return self

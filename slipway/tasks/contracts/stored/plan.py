@@ -23,8 +23,6 @@ INPUTS: dict[Stage, tuple[Stage, ...]] = {
 
 RELEASE_DIGITS = 12
 
-S3 = "s3://"
-
 SALT = "salt"
 """Field of download that only a forced run has: its identity."""
 
@@ -49,8 +47,9 @@ class HubFile(Contract):
 
     path: str
     digest: str = Field(
-        pattern=r"^(sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40}|etag:[!#-~]{1,200})$",
-        description="LFS sha256 or blob id at the Hub; in an object store its ETag, unless SHA256SUMS has its sha256",
+        pattern=r"^(sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40}|etag:[!#-~]{1,200}|stat:[0-9a-f-]{1,80})$",
+        description="LFS sha256 or blob id at the Hub; in a folder what SHA256SUMS says, else an object's ETag, or the "
+        "times and the size of a file on a volume",
     )
     size_bytes: int = Field(ge=0)
 
@@ -64,9 +63,9 @@ class DatasetFile(Contract):
 
 
 class Source(Contract):
-    """A model revision, or a folder in an object store, resolved to a commit and to the files to download."""
+    """A model revision, or a folder, resolved to a commit and to the files to download."""
 
-    repo: str = Field(description="repository of the Hub, or s3://<bucket>/<prefix>")
+    repo: str = Field(description="repository of the Hub, s3://<bucket>/<prefix> or pvc://<claim>[/<folder>]")
     revision: str = Field(
         description="as the spec or the run names it; empty for a folder; of MLflow, models:/<name>/<version>"
     )
@@ -77,8 +76,8 @@ class Source(Contract):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it lies in an object store and not at the Hub."""
-        return self.repo.startswith(S3)
+        """Whether it lies in an object store or on a volume, and not at the Hub."""
+        return "://" in self.repo
 
     @property
     def name(self) -> str:
@@ -371,7 +370,7 @@ def _apart(old: Any, new: Any) -> tuple[str, str]:
 def _short(value: Any) -> str:
     text = str(value)
     kind, _, digest = text.partition(":")
-    if kind in {"sha256", "git-sha1", "etag"} and digest:
+    if kind in {"sha256", "git-sha1", "etag", "stat"} and digest:
         return digest[:12]
     return _cut(text, SHOWN_CHARS)
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from slipway.tasks.contracts.pods.pod_starts import CONFIGURATION_GRACE_S, PULL_GRACE_S, StartWatch
+from slipway.tasks.contracts.pods.pod_starts import (
+    BINDING_GRACE_S,
+    CONFIGURATION_GRACE_S,
+    ELSEWHERE_GRACE_S,
+    PULL_GRACE_S,
+    StartWatch,
+)
 
 ENVIRONMENT = [
     {"name": name, "valueFrom": {"secretKeyRef": {"name": "slipway-s3", "key": name}}}
@@ -111,3 +117,41 @@ def test_other_warnings_do_not_end_the_wait():
     ]
 
     assert after(3600, pod(), events) is None
+
+
+PREEMPTION = ". preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+NO_CLAIM = 'persistentvolumeclaim "models" not found'
+LOST = 'persistentvolumeclaim "models" bound to non-existent persistentvolume "nfs-1"'
+UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+ONE_POD = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+ATTACHED = (
+    'Multi-Attach error for volume "pvc-1" Volume is already exclusively attached to one node and can\'t be attached to '
+    "another"
+)
+
+
+@pytest.mark.parametrize(
+    ("why", "events", "grace_s", "kind", "told"),
+    [
+        (NO_CLAIM, [], CONFIGURATION_GRACE_S, "claim", "Create claim slipway/models"),
+        (LOST, [], CONFIGURATION_GRACE_S, "claim", "Create claim slipway/models"),
+        (UNBOUND, [], BINDING_GRACE_S, "claim", "Bind claim slipway/models"),
+        (f"3 {ONE_POD}", [], ELSEWHERE_GRACE_S, "claim in use", "ReadOnlyMany"),
+        ("", [event(ATTACHED, "FailedAttachVolume")], ELSEWHERE_GRACE_S, "claim in use", "ReadOnlyMany"),
+    ],
+)
+def test_a_claim_that_cannot_be_mounted_is_given_up_in_minutes_with_what_to_do(why, events, grace_s, kind, told):
+    conditions = [("False", f"0/3 nodes are available: {why}{PREEMPTION}")] if why else [("True", None)]
+    found = pod(conditions=conditions)
+    found["spec"]["volumes"] = [{"name": "source", "persistentVolumeClaim": {"claimName": "models"}}]
+
+    assert after(grace_s - 1, found, events) is None
+    failure = after(grace_s, found, events)
+
+    assert (failure.kind, told in failure.remedy) == (kind, True)
+    assert (why or "Multi-Attach error").removeprefix("3 ") in failure.what
+    assert "preemption" not in failure.what
+
+
+def test_a_pod_that_waits_for_a_node_is_not_waiting_for_a_claim():
+    assert after(3600, pod(conditions=[("False", "0/3 nodes are available: 3 Insufficient cpu.")])) is None

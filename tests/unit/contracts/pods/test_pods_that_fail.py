@@ -170,5 +170,6 @@ def test_which_failures_are_tried_again():
         "image name",
         "image pull",
         "configuration",
+        "claim",
     }
     assert {code for code, retry in EXIT_CODES.items() if not retry} == {65}

@@ -291,9 +291,17 @@ def test_a_document_that_was_cut_is_named():
         "file:///etc",
         "S3://models/a",
         "s3://models/a?x=1",
+        "pvc://",
+        "pvc:///a",
+        "pvc://Models/a",
+        "pvc://models/",
+        "pvc://models/../a",
+        "pvc://models/.hidden",
+        "pvc://models//a",
+        "pvc://-a/b",
     ],
 )
-def test_a_source_is_a_folder_below_a_bucket(uri):
+def test_a_source_is_a_folder_below_a_bucket_or_a_claim(uri):
     with pytest.raises(ValidationError):
         Source.model_validate({"uri": uri})
 
@@ -316,8 +324,9 @@ def test_a_source_that_names_neither_is_refused():
         Source.model_validate({"revision": "v1"})
 
 
-def test_a_folder_survives_being_stored():
-    source = Source.model_validate({"uri": "s3://models/acme/demo"})
+@pytest.mark.parametrize("uri", ["s3://models/acme/demo", "pvc://models/acme/demo", "pvc://team.models"])
+def test_a_folder_survives_being_stored(uri):
+    source = Source.model_validate({"uri": uri})
 
     assert Source.model_validate(source.model_dump(mode="json")) == source
     assert "uri" not in Source(repo="acme/model").model_dump()
