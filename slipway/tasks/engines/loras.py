@@ -8,7 +8,14 @@ from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.plan import lora_folder
 from slipway.tasks.engines.checkpoint.files import CONFIG, check_weights, read_object
 from slipway.tasks.engines.checkpoint.lora_modules import modules_of
-from slipway.tasks.engines.checkpoint.lora_tensors import PLAIN, Shape, changed_layers, check_matrices, shapes_in
+from slipway.tasks.engines.checkpoint.lora_tensors import (
+    PLAIN,
+    Shape,
+    changed_layers,
+    check_matrices,
+    check_modules,
+    shapes_in,
+)
 from slipway.tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
 from slipway.tasks.engines.preflight.loras import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_layers, rank_of, support_of
 
@@ -38,9 +45,11 @@ def check_lora_weights(checkpoint: Path, spec: ReleaseSpec) -> None:
         return
     if support_of(spec).layers is not None:
         _check_served_layers(checkpoint, spec)
-    ranks, model = loras_in(checkpoint, spec), _model_shapes(checkpoint)
+    ranks, model, modules = loras_in(checkpoint, spec), _model_shapes(checkpoint), _modules(checkpoint)
     for adapter, folder in _folders(checkpoint, spec):
         check_matrices(folder / ADAPTER_WEIGHTS, ranks[adapter.name], model, f"adapter {adapter.name}")
+        if support_of(spec).layers is None:
+            check_modules(folder / ADAPTER_WEIGHTS, modules, f"adapter {adapter.name}")
 
 
 def _check_served_layers(checkpoint: Path, spec: ReleaseSpec) -> None:
@@ -57,6 +66,12 @@ def _model_shapes(checkpoint: Path) -> dict[str, Shape]:
     for file in sorted(checkpoint.glob("*.safetensors")):
         shapes |= shapes_in(file, "the model", PLAIN)
     return shapes
+
+
+def _modules(checkpoint: Path) -> set[str]:
+    """Names of the model's modules that have weights of their own, in whatever format."""
+    names = (name for file in checkpoint.glob("*.safetensors") for name in shapes_in(file, "the model"))
+    return {name.rpartition(".")[0] for name in names}
 
 
 def lora_layers(checkpoint: Path, spec: ReleaseSpec) -> dict[str, dict[str, frozenset[int]]]:

@@ -11,6 +11,7 @@ from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
+from slipway.tasks.contracts.engine.lora_support import VLLM_ADAPTERS
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.engines.checkpoint.positions import NAMES as POSITIONS
 from slipway.tasks.engines.checkpoint.positions import positions_of
@@ -20,6 +21,7 @@ from slipway.tasks.engines.huggingface.vllm import NOT_IN_FLOAT16
 from slipway.tasks.engines.preflight.experts import NAMES as EXPERTS
 from slipway.tasks.engines.preflight.fused_layers import check_fused_layers
 from slipway.tasks.engines.preflight.layer_kinds import caching_layers
+from slipway.tasks.engines.preflight.loras import KEPT_BASES
 from slipway.tasks.engines.preflight.model_shape import LATENT_ATTENTION
 from slipway.tasks.engines.upstream.tables import table_of
 from tests.contracts.upstream_tables import TABLES, function, parsed, tables_of, written
@@ -102,6 +104,23 @@ def test_a_partly_ignored_layer_is_refused_when_vllm_would_refuse_it(version):
         assert refused_here == refused_by_vllm, chosen
         seen.add(refused_here)
     assert seen == {True, False}
+
+
+@pytest.mark.parametrize("version", ["0.24.0", "0.27.1"])
+def test_experts_are_adapted_at_once_where_vllm_says_so(version):
+    folder = packages(f"vllm-{version}") / "vllm" / "model_executor" / "models"
+    files = [file for file in folder.glob("*.py") if "is_3d_moe_weight: bool = True" in file.read_text()]
+    classes = [each for file in files for each in parsed(file).body if isinstance(each, ast.ClassDef)]
+
+    marked = {each.name for each in classes if "is_3d_moe_weight: bool = True" in ast.unparse(each)}
+    assert marked == VLLM_ADAPTERS.stacked_experts
+
+
+def test_adapters_that_began_otherwise_are_those_that_vllm_itself_takes_later():
+    helper = parsed(packages("vllm-0.32.0") / "vllm" / "lora" / "peft_helper.py")
+    texts = {node.value for node in ast.walk(function(helper, "_init_is_supported")) if isinstance(node, ast.Constant)}
+
+    assert texts == KEPT_BASES
 
 
 def test_lists_of_model_types_are_those_of_the_image():

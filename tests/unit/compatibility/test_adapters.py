@@ -99,6 +99,18 @@ def test_adapters_count_in_what_is_downloaded_and_in_scratch(planned):
         (files(lora_bias=True), {"found": "biases (lora_bias)"}),
         (files(trainable_token_indices=[7]), {"found": "single tokens that were trained"}),
         (files(layer_replication=[[0, 8], [4, 12]]), {"found": "layers of the model that it repeats"}),
+        (files(alora_invocation_tokens=[1, 2]), {"found": "begins at certain tokens (aLoRA)"}),
+        (files(use_qalora=True, qalora_group_size=16), {"found": "pooled (QALoRA)"}),
+        (files(arrow_config={"top_k": 2}), {"found": "a router between adapters (Arrow)"}),
+        (
+            files(init_lora_weights="pissa_niter_16"),
+            {"found": "init_lora_weights pissa_niter_16", "remedy": "Merge it"},
+        ),
+        (files(init_lora_weights="olora"), {"found": "init_lora_weights olora"}),
+        (
+            files(target_parameters=["mlp.experts.gate_up_proj"]),
+            {"what": "experts in one parameter", "expected": "GptOssForCausalLM", "remedy": "Merge"},
+        ),
         (files(lora_alpha="32"), {"what": "has no scale: lora_alpha", "found": "'32'"}),
         (files(lora_alpha=None), {"what": "has no scale: lora_alpha", "found": "None"}),
     ],
@@ -106,6 +118,27 @@ def test_adapters_count_in_what_is_downloaded_and_in_scratch(planned):
 def test_an_adapter_that_vllm_cannot_serve_is_refused_before_any_pod(planned, adapter, fields):
     with refused(**fields):
         planned(POLITE, hub=HubWithAdapters(polite={"main": adapter}))
+
+
+@pytest.mark.parametrize("initial", [True, False, "gaussian", "eva", "lora_ga"])
+def test_how_an_adapter_began_does_not_matter_where_the_model_was_left_alone(planned, caplog, initial):
+    of_training = {
+        "layers_to_transform": [0, 1],
+        "exclude_modules": ["lm_head"],
+        "lora_dropout": 0.1,
+        "use_rslora": True,
+    }
+    hub = HubWithAdapters(polite={"main": files(init_lora_weights=initial, **of_training)})
+
+    assert planned(POLITE, hub=hub).plan.adapters
+    assert "not known" not in caplog.text
+
+
+def test_a_field_of_a_later_peft_is_a_warning_by_its_name(planned, caplog):
+    hub = HubWithAdapters(polite={"main": files(use_something_new=True, use_something_else=False)})
+
+    assert planned(POLITE, hub=hub).plan.adapters
+    assert "adapter polite says use_something_new in adapter_config.json, which is not known" in caplog.text
 
 
 def test_an_adapter_of_another_model_is_taken_with_a_warning(planned, caplog):

@@ -11,7 +11,7 @@ from slipway.tasks.engines.checkpoint.config_reading import differences
 from slipway.tasks.engines.preflight.loras import max_rank
 from slipway.tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
-from tests.fixtures.adapters import write_adapter
+from tests.fixtures.adapters import SIZES, write_adapter
 from tests.fixtures.odd_checkpoints import FORMS, config_of
 from tests.support.refused import refused
 
@@ -156,9 +156,17 @@ def test_prefix_caching_of_a_hybrid_is_left_to_vllm_unless_the_spec_says(checkpo
 ADAPTERS = [{"name": name, "repo": f"org/{name}"} for name in ("terse", "polite")]
 
 
+WEIGHTS = "model.safetensors"
+
+
 @pytest.fixture
 def adapted(checkpoint):
-    """The checkpoint with two adapters beside it, of ranks 40 and 8."""
+    """The checkpoint with two adapters beside it, of ranks 40 and 8, which change layers that it has."""
+    import numpy as np
+
+    own = [f"model.layers.{number}.self_attn.{layer}.weight" for number in (0, 1) for layer in ("q_proj", "v_proj")]
+    shapes = {name: SIZES[name.split(".")[-2]] for name in own}
+    save_file({name: np.zeros(shape[::-1], np.float16) for name, shape in shapes.items()}, checkpoint / WEIGHTS)
     for name, rank in (("terse", 40), ("polite", 8)):
         write_adapter(checkpoint / "lora" / name, rank)
     return checkpoint

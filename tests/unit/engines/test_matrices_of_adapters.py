@@ -100,6 +100,14 @@ def test_what_vllm_applies_is_accepted(quantized, changed):
     assert quantized("vllm", changed)["weights_bytes"] > 0
 
 
+@pytest.mark.parametrize("module", ["layers.2.self_attn.q_proj", "layers.0.self_attn.query_key_value", "h.0.c_attn"])
+def test_layers_that_the_model_does_not_have_are_refused_before_a_gpu_is(quantized, module):
+    name = f"base_model.model.model.{module}"
+
+    with refused(what="adapter polite changes 1 layers that the model does not have", found=module):
+        quantized("vllm", {f"{name}.lora_A.weight": (8, 16), f"{name}.lora_B.weight": (16, 8)})
+
+
 @pytest.mark.parametrize("weights", ["adapter_model.safetensors", "adapter_model.bin"])
 def test_nothing_but_safetensors_and_a_configuration_is_taken_of_an_adapters_repository(weights):
     """Neither a pickle, nor code, nor a tokenizer or template that would take the model's place."""

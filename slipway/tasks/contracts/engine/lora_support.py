@@ -35,6 +35,8 @@ class LoraSupport:
     """Each pipeline stage must have the same number of layers."""
     quantized_inputs: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Layers, by format, whose input is quantized before it reaches them, so that no adapter can be applied to it."""
+    stacked_experts: frozenset[str] = frozenset()
+    """Architectures in which it applies an adapter to all experts at once, which PEFT calls target_parameters."""
     quantized_above: int | None = None
     """With these formats and tensor parallelism, all layers of models with a larger hidden size get such inputs."""
 
@@ -53,6 +55,16 @@ VLLM_ADAPTERS = LoraSupport(
     room=VLLM_SIZES,
     # vllm/config/vllm.py at v0.19.0 asks of the two only that a step has room for the tokens that are guessed
     guessed_tokens=True,
+    # Classes with is_3d_moe_weight in vllm/model_executor/models, at v0.24.0 and v0.27.1. In others it fails at the
+    # first request or leaves the experts as they are (vllm-project/vllm issue 41754, pull request 47088).
+    stacked_experts=frozenset(
+        {
+            "GptOssForCausalLM",
+            "InternS1ProForConditionalGeneration",
+            "Qwen3VLMoeForConditionalGeneration",
+            "Qwen3_5MoeForConditionalGeneration",
+        }
+    ),
 )
 
 ENGINE_ADAPTERS = LoraSupport(

@@ -29,6 +29,45 @@ PLAIN = frozenset({"BF16", "F16", "F32", "F64", "F8_E4M3", "F8_E5M2"})
 Shape = tuple[int, ...]
 
 
+EXEMPT = ("lm_head", "embed_tokens")
+"""Layers whose weight a model may not have: it may share one of them, or call it otherwise."""
+LAYER = re.compile(r"(?:^|\.)(layers\.[0-9]{1,5}\..+)$")
+"""The part of a module's name that does not depend on the models around a language model."""
+
+
+def check_modules(weights: Path, modules: Collection[str], what: str) -> None:
+    """Refuse an adapter that changes layers which the model does not have: a runtime would leave them out.
+
+    Args:
+        weights: adapter_model.safetensors.
+        modules: names of the model's own tensors without their last part, of any type.
+        what: names the adapter in messages.
+
+    Raises:
+        InputError: the file is damaged, or the layers.
+    """
+    known = {_in_layer(name) for name in modules}
+    matches = [LORA_MATRIX.fullmatch(name) for name in shapes_in(weights, what)]
+    changed = {match[1] for match in matches if match and not _is_exempt(match[1])}
+    if foreign := sorted(module for module in changed if _in_layer(module) not in known):
+        raise InputError(
+            f"{what} changes {len(foreign)} layers that the model does not have",
+            found=", ".join(foreign[:3])[:QUOTED_CHARS],
+            expected="layers of the model",
+            remedy="Choose the model that it was trained on, or another adapter.",
+        )
+
+
+def _in_layer(module: str) -> str:
+    match = LAYER.search(module)
+    return match[1] if match else module.rpartition(".")[2]
+
+
+def _is_exempt(module: str) -> bool:
+    """Whether the names of an adapter's and a model's layers may differ: experts are stored in several ways."""
+    return module.endswith(EXEMPT) or "expert" in module
+
+
 def check_matrices(weights: Path, rank: int, model: Mapping[str, Shape], what: str) -> None:
     """Refuse an adapter whose matrices the runtime could not apply; it would find out at the first request for it.
 

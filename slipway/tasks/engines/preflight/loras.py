@@ -15,7 +15,7 @@ from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.plan import lora_folder
 from slipway.tasks.engines.checkpoint.foreign import LARGEST, QUOTED_CHARS
 from slipway.tasks.engines.preflight.hub_metadata import Documents
-from slipway.tasks.engines.preflight.lora_base import architecture_of, check_base, format_of
+from slipway.tasks.engines.preflight.lora_base import MERGE, architecture_of, check_base, format_of
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +32,33 @@ NOT_SERVED = {
     "lora_bias": "biases",
     "trainable_token_indices": "single tokens that were trained",
     "layer_replication": "layers of the model that it repeats",
+    "alora_invocation_tokens": "an adapter that begins at certain tokens (aLoRA)",
+    "use_qalora": "inputs that are pooled (QALoRA)",
+    "use_bdlora": "matrices in diagonal blocks (BD-LoRA)",
+    "arrow_config": "a router between adapters (Arrow)",
+    "kasa_config": "singular values beside the matrices (KaSA)",
+    "monteclora_config": "samples at every step (Monte Carlo LoRA)",
 }
-"""Fields of adapter_config.json (PEFT's LoraConfig) that are refused when set. vLLM itself refuses the first two, and
-biases (vllm/lora/peft_helper.py); it ignores the others, scales every layer by the one lora_alpha / r, and refuses
-weights whose names it does not know at the first request. TensorRT-LLM ignores them too (examples/hf_lora_convert.py),
-and leaves out parts that it does not know."""
+"""Fields of adapter_config.json (PEFT's LoraConfig) that are refused when set. vLLM 0.24.0 itself refuses the first
+two, and biases (vllm/lora/peft_helper.py; 0.32.0 refuses most of them); it ignores the others, scales every layer by
+the one lora_alpha / r, and refuses weights whose names it does not know at the first request. TensorRT-LLM ignores them
+too (examples/hf_lora_convert.py), and leaves out parts that it does not know."""
+READ = frozenset(
+    {"peft_type", "base_model_name_or_path", "r", "lora_alpha", "bias", "target_modules", "init_lora_weights"}
+    | {"target_parameters", "use_rslora"}
+)
+"""Further fields that are read here or by the runtimes."""
+OF_TRAINING = frozenset(
+    {"task_type", "auto_mapping", "peft_version", "revision", "inference_mode", "lora_dropout", "fan_in_fan_out"}
+    | {"exclude_modules", "layers_to_transform", "layers_pattern", "megatron_config", "megatron_core"}
+    | {"loftq_config", "eva_config", "corda_config", "lora_ga_config", "velora_config", "runtime_config"}
+    | {"qalora_group_size", "ensure_weight_tying"}
+)
+"""Fields that say how an adapter is trained or where its matrices are, which the weights' own names say too."""
+KEPT_BASES = frozenset({"gaussian", "eva", "orthogonal", "mica", "lora_ga"})
+"""Named values of init_lora_weights with which PEFT leaves the model's weights alone when it loads the adapter. With
+any other (pissa, olora, corda, loftq) it takes a part of them away, which no runtime does (_init_is_supported of
+vllm/lora/peft_helper.py at v0.32.0; update_layer of peft/tuners/lora/layer.py at 0.21.2)."""
 
 
 def check_loras(spec: ReleaseSpec, documents: Documents) -> None:
@@ -63,6 +85,8 @@ def check_loras(spec: ReleaseSpec, documents: Documents) -> None:
         _check_kind(adapter, config, support)
         rank_of(adapter, config, support)
         check_layers(spec, adapter, declared_layers(config), documents)
+        _check_stacked(adapter, config, support, architecture_of(documents))
+        _warn_of_unknown(adapter, config)
         base = config.get("base_model_name_or_path")
         if spec.source.repo and base != spec.source.repo:
             log.warning("adapter %s names %s as its base model, the model is %s", adapter.name, base, spec.source.model)
@@ -163,6 +187,11 @@ def _check_kind(adapter: Lora, config: Mapping[str, Any], support: LoraSupport) 
             remedy="Choose a LoRA adapter.",
         )
     refused = [f"{feature} ({field})" for field, feature in NOT_SERVED.items() if config.get(field)]
+    initial = config.get("init_lora_weights")
+    if isinstance(initial, str) and initial.lower() not in KEPT_BASES:
+        refused.append(
+            f"a model whose weights PEFT changes before it applies the adapter (init_lora_weights {initial})"
+        )
     if config.get("bias", "none") != "none":
         refused.append(f"biases (bias {config['bias']})")
     if not _is_scale(alpha := config.get("lora_alpha")):
@@ -175,8 +204,33 @@ def _check_kind(adapter: Lora, config: Mapping[str, Any], support: LoraSupport) 
     if refused:
         raise InputError(
             f"{_named(adapter)} has parts that {support.runtime} does not serve in an adapter",
-            found=", ".join(refused),
+            found=", ".join(refused)[:QUOTED_CHARS],
             remedy="Merge it into the model (PEFT: merge_and_unload) and release that, or choose another adapter.",
+        )
+
+
+def _check_stacked(adapter: Lora, config: Mapping[str, Any], support: LoraSupport, architecture: str) -> None:
+    """Refuse an adapter of experts that share one parameter, where the runtime does not apply it.
+
+    Raises:
+        InputError: the parameters, and the architectures in which it is applied.
+    """
+    parameters = config.get("target_parameters")
+    if parameters and architecture not in support.stacked_experts:
+        raise InputError(
+            f"{_named(adapter)} changes experts in one parameter (target_parameters in {ADAPTER_CONFIG}), which "
+            f"{support.runtime} does not apply in {architecture}",
+            found=str(parameters)[:QUOTED_CHARS],
+            expected=", ".join(sorted(support.stacked_experts)),
+            remedy=f"{MERGE}, or choose an adapter of other layers.",
+        )
+
+
+def _warn_of_unknown(adapter: Lora, config: Mapping[str, Any]) -> None:
+    if unknown := sorted(name for name in config if config[name] and name not in {*NOT_SERVED, *READ, *OF_TRAINING}):
+        fields = ", ".join(unknown)[:QUOTED_CHARS]
+        log.warning(
+            "adapter %s says %s in %s, which is not known: compare its answers", adapter.name, fields, ADAPTER_CONFIG
         )
 
 
