@@ -2,7 +2,10 @@
 
 import pytest
 
+from tests.support.late_imports import import_parsers_at_first_use
 from tests.support.paths import REPOSITORY
+
+import_parsers_at_first_use()
 
 TIMEOUT_S = {"unit": 300, "contracts": 300, "dags": 600, "local": 1200, "airflows": 1800, "vllm": 1800}
 

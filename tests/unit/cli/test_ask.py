@@ -7,16 +7,16 @@ import subprocess
 import sys
 
 import pytest
-import yaml
 
 from slipway.cli.ask.generate import Piece
 from slipway.cli.ask.printed_answer import PrintedAnswer
 from tests.fakes.kube.kube_api import NAMESPACE, KubeApiServer
 from tests.fakes.servers.triton_http import TritonHttpServer
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 from tests.unit.cli.test_imports import HEAVY
 
-ROLE = yaml.safe_load((REPOSITORY / "k8s_manifests/base/role-user.yaml").read_text())
+ROLE = load_yaml((REPOSITORY / "k8s_manifests/base/role-user.yaml").read_text())
 COUNTED = {"text_output": "", "finish_reason": "stop", "prompt_tokens": 7, "completion_tokens": 5}
 PARIS = [{"text_output": "Par"}, {"text_output": "is."}, COUNTED]
 POD = "demo-5b9-x7k"
@@ -242,7 +242,7 @@ def test_a_port_that_the_pod_does_not_listen_on_is_told_by_the_node(slipway, clu
 def test_a_question_takes_no_heavy_client(cluster):
     code = "import sys, slipway.cli.__main__ as c\ntry: c.main()\nfinally: print(*sys.modules, file=sys.stderr)"
     environment = {name: os.environ[name] for name in ("PATH", "SLIPWAY_SITE", "KUBECONFIG")}
-    environment["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), *sys.path])
+    environment["PYTHONPATH"] = str(REPOSITORY)
     command = [sys.executable, "-c", code, "ask", "demo", "Who?"]
 
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

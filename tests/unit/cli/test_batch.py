@@ -48,7 +48,7 @@ def start(triton, files):
 
     def started(*options):
         prompts, results = files
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
+        environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
         command = [sys.executable, "-m", "slipway", "batch", "demo", str(prompts), "-o", str(results)]
         command += ["--host", f"127.0.0.1:{triton.port}", *options]
         return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)

@@ -129,7 +129,7 @@ class Terminal:
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "slipway", "ask", "demo", "--host", f"127.0.0.1:{port}"],
-            env={"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "TERM": "dumb", "PATH": os.defpath},
+            env={"PYTHONPATH": str(REPOSITORY), "TERM": "dumb", "PATH": os.defpath},
             cwd=REPOSITORY,
             stdin=slave,
             stdout=slave,

@@ -16,7 +16,7 @@ IMPORTS_OF = "import importlib, sys; importlib.import_module(sys.argv[1]); print
 
 
 def packages_after_import(module):
-    environment = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
+    environment = {"PATH": os.defpath, "PYTHONPATH": str(REPOSITORY)}
     command = [sys.executable, "-c", IMPORTS_OF, module]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return {name.partition(".")[0] for name in done.stdout.split()}
