@@ -116,9 +116,10 @@ def chosen(names: list[str], parts: tuple[Part, ...] = (*PARTS, *BY_NAME)) -> di
     found: dict[Part, list[str]] = {}
     for name in names or TIERS:
         for path in _paths(name, parts):
+            owner = _owner(path, parts)
             for part in parts:
                 inner = [own for own in part.own_paths if _is_in(own, path)]
-                if inner or part is _owner(path, parts):
+                if inner or part is owner:
                     found.setdefault(part, []).extend(inner or [path])
     return {part: [*dict.fromkeys(paths), *_ignoring(part, parts)] for part, paths in found.items()}
 
