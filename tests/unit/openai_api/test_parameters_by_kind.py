@@ -1,5 +1,6 @@
 """docs/openai.md says what each engine kind obeys: the table against the configurations that are rendered."""
 
+import functools
 import json
 import re
 
@@ -67,9 +68,11 @@ OPTIONS = {"guided_decoding_backend": "xgrammar", "scores_prompts": True}
 def rendered(tmp_path_factory):
     """Inputs and outputs of a kind's model."""
 
-    def model(kind, options):
+    @functools.cache
+    def model(kind, *, with_options=False):
         folder = tmp_path_factory.mktemp("repository")
-        values = {**VALUES, "scheduler": {}, "properties": {}, "options": options or {}, **(options or {})}
+        options = OPTIONS if with_options else {}
+        values = {**VALUES, "scheduler": {}, "properties": {}, "options": options, **options}
         render(REPOSITORY / "model_repository_templates", kind, values, folder)
         config = text_format.Parse((folder / "demo" / "config.pbtxt").read_text(), ModelConfig())
         return model_of([each.name for each in config.input], [each.name for each in config.output])
@@ -107,9 +110,9 @@ def test_the_page_has_a_column_for_every_kind_and_names_every_parameter_once():
 @pytest.mark.parametrize("row", SAID, ids=lambda row: row[0])
 def test_a_kind_obeys_what_the_page_says(rendered, row):
     name, *said = row
-    guided, options = "guided_decoding_backend" in name, OPTIONS if "engine.options" in name else None
+    guided, with_options = "guided_decoding_backend" in name, "engine.options" in name
     kinds = [kind for kind in KINDS if not guided or kind in {"llmapi", "trt-engine"}]
-    found = {kind: refused_for(rendered(kind, options), ASKED[name]) for kind in kinds}
+    found = {kind: refused_for(rendered(kind, with_options=with_options), ASKED[name]) for kind in kinds}
 
     assert {kind: each is None for kind, each in found.items()} == {
         kind: word == "yes" for kind, word in zip(KINDS, said, strict=True) if kind in kinds
@@ -121,7 +124,7 @@ def test_a_kind_obeys_what_the_page_says(rendered, row):
 def test_the_table_of_kinds_says_the_same_of_questions_of_a_gate(rendered, kind):
     """A spec is refused by what slipway/tasks/contracts/engine/engine_kinds.py says, a request by the configuration that is rendered."""
     parameters = {name: value for asked in ASKED.values() if asked for name, value in asked.items()}
-    model = rendered(kind, None)
+    model = rendered(kind)
     asked = {name: {name: parameters[name]} for name in SAMPLING_NAMES}
     asked["seed"] |= {"temperature": 1.0}
 
