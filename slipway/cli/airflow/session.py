@@ -1,5 +1,6 @@
 """Requests to Airflow's REST API: logging in, renewing the token, and what a refused request means."""
 
+import ssl
 import time
 import unicodedata
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import TypedDict
 
+from slipway.cli.airflow.late_tls import LateContext
 from slipway.cli.airflow.login import Login
 from slipway.cli.deadline import within
 from slipway.tasks.adapters.bounded_http import UnboundedAnswerError, bound
@@ -61,6 +63,7 @@ class Session:
         try:
             self._client = httpx.Client(
                 base_url=self.address,
+                verify=LateContext(ssl.PROTOCOL_TLS_CLIENT),
                 timeout=REQUEST_TIMEOUT_S,
                 follow_redirects=True,
                 headers={"Accept-Encoding": "identity"},
