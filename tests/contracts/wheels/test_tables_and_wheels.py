@@ -7,6 +7,7 @@ import logging
 import math
 import random
 import re
+from collections.abc import Mapping
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
@@ -97,6 +98,76 @@ def test_a_partly_ignored_layer_is_refused_when_vllm_would_refuse_it(version):
                 ignores(layer, chosen, FUSED)
             refused_by_vllm = False
         stated = {"quant_method": "compressed-tensors", "ignore": chosen, "config_groups": {}}
+        refused_here = True
+        with contextlib.suppress(InputError):
+            check_fused_layers(config, stated, version, "org/model")
+            refused_here = False
+        assert refused_here == refused_by_vllm, chosen
+        seen.add(refused_here)
+    assert seen == {True, False}
+
+
+NAMED = [
+    *(f"model.layers.0.self_attn.{name}_proj" for name in ("q", "k", "v", "qkv", "o")),
+    *(f"model.layers.1.mlp.{name}" for name in ("gate_proj", "up_proj", "gate_up_proj", "down_proj")),
+]
+PARTS_OF_NAMES = [*NAMED, "self_attn", "q_proj", "k_proj", "v_proj", "mlp.up_proj", "lm_head"]
+WILDCARDS = [*NAMED, "*.self_attn.q_proj", "*.self_attn.*", "*.qkv_proj", "*mlp.gate_proj", "*mlp.up_proj", "lm_head"]
+SKIPS = "model_executor/layers/quantization/utils/quant_utils.py", "is_layer_skipped"
+EXCLUDES = "model_executor/layers/quantization/modelopt.py", "is_layer_excluded"
+GPTQ = "model_executor/layers/quantization/utils/gptq_utils.py", "is_layer_gptq_quantized"
+
+
+def of_fp8(vllm, chosen):
+    skips = executed(vllm / SKIPS[0], SKIPS[1], Mapping=Mapping, MappingProxyType=MappingProxyType)
+    return lambda layer: skips(layer, chosen, FUSED), {"quant_method": "fp8", "ignored_layers": chosen}
+
+
+def of_awq(vllm, chosen):
+    skips = executed(vllm / SKIPS[0], SKIPS[1], Mapping=Mapping, MappingProxyType=MappingProxyType)
+    stated = {"quant_method": "awq", "bits": 4, "modules_to_not_convert": chosen}
+    return lambda layer: skips(layer, chosen, FUSED, skip_with_substr=True), stated
+
+
+def of_modelopt(vllm, chosen):
+    """As vLLM reads it: and it has to leave out what the list leaves out of a fused layer, whose packed form it lacks."""
+    skips = executed(vllm / SKIPS[0], SKIPS[1], Mapping=Mapping, MappingProxyType=MappingProxyType)
+    excludes = executed(vllm / EXCLUDES[0], EXCLUDES[1], is_layer_skipped=skips, fnmatch=fnmatch.fnmatch)
+    config = SimpleNamespace(exclude_modules=chosen, packed_modules_mapping=FUSED)
+
+    def judge(layer):
+        folder, _, name = layer.rpartition(".")
+        parts = [f"{folder}.{part}" for part in FUSED[name]]
+        said = any(fnmatch.fnmatch(part, pattern) for part in parts for pattern in chosen)
+        if not excludes(config, layer) and said:
+            raise ValueError(layer)
+
+    return judge, {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": chosen}
+
+
+def of_gptq(vllm, chosen):
+    names = {"Mapping": Mapping, "MappingProxyType": MappingProxyType, "flatten_list": list}
+    quantized = executed(vllm / GPTQ[0], GPTQ[1], **names)
+    stated = {"quant_method": "gptq", "bits": 4, "sym": True, "modules_in_block_to_quantize": [chosen]}
+    return lambda layer: quantized(layer, chosen, FUSED), stated
+
+
+@pytest.mark.parametrize("version", ["0.24.0", "0.27.1"])
+@pytest.mark.parametrize(
+    ("method", "names"),
+    [(of_fp8, NAMED), (of_awq, PARTS_OF_NAMES), (of_modelopt, WILDCARDS), (of_gptq, PARTS_OF_NAMES)],
+)
+def test_a_partly_quantized_layer_is_refused_when_vllm_would_fail_with_it(version, method, names):
+    vllm, config = packages(f"vllm-{version}") / "vllm", {**LLAMA, "model_type": "llama"}
+    seen = set()
+    for seed in range(150):
+        chosen = random.Random(seed).sample(names, 3)  # noqa: S311 - no secret
+        judge, stated = method(vllm, chosen)
+        refused_by_vllm = True
+        with contextlib.suppress(ValueError):
+            for layer in (*LAYERS, "model.layers.N.self_attn.qkv_proj", "model.layers.N.mlp.gate_up_proj"):
+                judge(layer)
+            refused_by_vllm = False
         refused_here = True
         with contextlib.suppress(InputError):
             check_fused_layers(config, stated, version, "org/model")

@@ -155,3 +155,89 @@ def test_a_scale_for_a_whole_channel_may_be_divided():
         H100,
         tensor_parallel=8,
     )
+
+
+def in_modelopt(algorithm="NVFP4", **fields):
+    return of(quantization_config={"quant_method": "modelopt", "quant_algo": algorithm, "group_size": 16, **fields})
+
+
+def stated(method, **fields):
+    return of(quantization_config={"quant_method": method, **fields})
+
+
+GPTQ = {"bits": 4, "group_size": 128, "sym": True, "desc_act": False}
+AWQ = {"bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"}
+Q = "model.layers.3.self_attn.q_proj"
+WHOLE = [f"model.layers.3.self_attn.{part}_proj" for part in "qkv"]
+EACH = {layer: {"quant_algo": "FP8"} for layer in WHOLE}
+
+
+@pytest.mark.parametrize(
+    ("config", "gpu", "named"),
+    [
+        (stated("fp8", activation_scheme="dynamic", ignored_layers=[Q]), H100, "leaves out q_proj of"),
+        (stated("fp8", activation_scheme="dynamic", modules_to_not_convert=[Q]), H100, "leaves out q_proj of"),
+        (stated("awq", **AWQ, modules_to_not_convert=["q_proj"]), L4, "leaves out q_proj of"),
+        (stated("gptq", **GPTQ, dynamic={r"-:.*\.q_proj": {}}), L4, r"has dynamic -:.*\.q_proj for q_proj of"),
+        (stated("gptq", **GPTQ, dynamic={r"+:.*\.up_proj": {"bits": 8}}), L4, "for up_proj of model.layers.N.mlp"),
+        (stated("gptq", **GPTQ, modules_in_block_to_quantize=[["self_attn.q_proj"]]), L4, "quantizes q_proj of"),
+        (in_modelopt(ignore=["lm_head", Q]), H100, "excludes q_proj of model.layers.3.self_attn without k_proj"),
+        (in_modelopt(ignore=["*.self_attn.q_proj"]), H100, "excludes q_proj of model.layers.N.self_attn without"),
+        (in_modelopt(ignore=[f"*.self_attn.{part}_proj" for part in "qkv"]), H100, "and vLLM looks for qkv_proj"),
+        (in_modelopt("MIXED_PRECISION", quantized_layers={Q: {"quant_algo": "FP8"}}), H100, "has FP8 for q_proj of"),
+        (
+            in_modelopt("MIXED_PRECISION", quantized_layers=EACH | {Q: {"quant_algo": "NVFP4"}}),
+            H100,
+            "has FP8 for k_proj, v_proj of model.layers.3.self_attn without q_proj",
+        ),
+    ],
+)
+def test_every_method_says_the_same_of_all_parts_of_a_fused_layer(config, gpu, named):
+    with refused(what="as one layer", found=named):
+        plan(Brought(config, gib=6), "vllm", gpu)
+
+
+@pytest.mark.parametrize(
+    ("config", "gpu"),
+    [
+        (stated("fp8", activation_scheme="dynamic", ignored_layers=["lm_head", *WHOLE]), H100),
+        (stated("awq", **AWQ, modules_to_not_convert=["self_attn", "lm_head"]), L4),
+        (stated("awq", **AWQ | {"version": "exllama"}), L4),
+        (stated("gptq", **GPTQ, dynamic={r"-:.*\.self_attn.*": {}, r"+:.*\.mlp.*": {"bits": 8}}), L4),
+        (stated("gptq", **GPTQ, dynamic={r"+:.*\.q_proj": {"bits": 4}}), L4),
+        (stated("gptq", **GPTQ, checkpoint_format="gptq_v2"), L4),
+        (in_modelopt(ignore=["lm_head", "model.layers.0.self_attn*", "*.self_attn.qkv_proj", *WHOLE]), H100),
+        (in_modelopt("MIXED_PRECISION", quantized_layers=EACH), H100),
+    ],
+)
+def test_what_is_said_of_whole_layers_is_served(config, gpu):
+    plan(Brought(config, gib=6), "vllm", gpu)
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        (stated("awq", **AWQ | {"version": "gemv"}), "awq in layout gemv"),
+        (stated("gptq", **GPTQ, checkpoint_format="marlin"), "gptq in layout marlin"),
+        (stated("gptq", **GPTQ, dynamic={".*": {"bits": 3}}), "gptq of 3 bits"),
+        (stated("gptq", **GPTQ, dynamic={".*": {"sym": False}}), "gptq of 4 bits, asymmetric"),
+    ],
+)
+def test_a_layout_or_a_width_that_vllm_does_not_read_is_refused(config, named):
+    with refused(what=named):
+        plan(Brought(config, gib=6), "vllm", L4)
+
+
+@pytest.mark.parametrize(
+    ("layers", "found"),
+    [
+        ({Q: {"quant_algo": "MXFP8"}}, "MXFP8"),
+        ({Q: {"quant_algo": "W4A8_AWQ"}}, "W4A8_AWQ"),
+        ({}, "none for any layer"),
+    ],
+)
+def test_a_format_of_single_layers_that_vllm_would_take_for_16_bits_is_refused(layers, found):
+    whole = {name: each for name in WHOLE for each in layers.values()}
+
+    with refused(what="formats of single layers", found=found, expected="FP8, NVFP4, W4A16_NVFP4"):
+        plan(Brought(in_modelopt("MIXED_PRECISION", quantized_layers=whole)), "vllm", H100)

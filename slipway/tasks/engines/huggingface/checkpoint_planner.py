@@ -29,6 +29,7 @@ from slipway.tasks.engines.preflight.hub_metadata import (
     Documents,
     check_causal,
     check_not_quantized_twice,
+    layers_algorithms,
     modelopt_algorithm,
     quantization_of,
     stated_cache,
@@ -45,6 +46,12 @@ MODELOPT = "0.47.0"
 
 TOOLKIT_BYTES = 8 * GIB
 """Host memory of a process with CUDA, PyTorch and ModelOpt: an allowance."""
+
+MIXED = "MIXED_PRECISION"
+"""ModelOpt's name where each layer has a format of its own."""
+OF_LAYERS = ("FP8", "NVFP4", "W4A16_NVFP4")
+WITHOUT_MXFP8 = frozenset({"0.19.0", "0.22.1", "0.24.0"})
+"""Versions of vLLM that have MXFP8 for whole checkpoints alone."""
 
 FORMAT_OF_ALGO = {algorithm: name for name, algorithm in QUANT_ALGO.items()}
 
@@ -129,6 +136,7 @@ def check_quantized_source(release: ResolvedRelease, source: Source, documents: 
         field = f"{source.name} is already quantized{of_modelopt}: format"
         kind, gpu, architecture = release.spec.engine.kind, release.gpu.name, release.gpu.facts.architecture
         check_algorithm(release, source, algorithm)
+        check_layers_algorithms(release, source, documents)
         name, rows = named
         known = any((row.kind, row.format) == (kind, name) for row in rows)
         check_served(field, name, rows if known else (*FORMATS, *AS_IT_IS), kind, gpu, architecture)
@@ -152,6 +160,31 @@ def check_algorithm(release: ResolvedRelease, source: Source, algorithm: str | N
         expected=f"one of {', '.join(table['modelopt_algorithms'])}",
         remedy="Choose an image with a later vLLM, if one serves it, or another checkpoint.",
     )
+
+
+def check_layers_algorithms(release: ResolvedRelease, source: Source, documents: Documents) -> None:
+    """Refuse a checkpoint in several formats of ModelOpt, one of which this version of vLLM does not have for a layer.
+
+    It would take such a layer for one in 16 bits (ModelOptMixedPrecisionConfig.get_quant_method in modelopt.py, at
+    v0.24.0 and v0.27.1).
+
+    Raises:
+        InputError: the formats, and those that the version has.
+    """
+    table = table_of("vllm", release.runtime.runtime) if release.runtime.flavour == "vllm" else None
+    if table is None or (modelopt_algorithm(documents) or "").upper() != MIXED:
+        return
+    later = () if release.runtime.runtime in WITHOUT_MXFP8 else ("MXFP8",)
+    served = [each for each in (*OF_LAYERS, *later) if each in table["modelopt_algorithms"]]
+    stated = layers_algorithms(documents)
+    if foreign := sorted(stated - set(served)) or ([] if stated else ["none for any layer"]):
+        raise InputError(
+            f"vLLM {release.runtime.runtime} of {release.engine_image} does not serve the formats of single layers of "
+            f"{source.name}: quantized_layers",
+            found=", ".join(foreign),
+            expected=f"some of {', '.join(served)}",
+            remedy="Choose an image with a later vLLM, if one serves it, or another checkpoint.",
+        )
 
 
 def format_warnings(release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:

@@ -23,7 +23,12 @@ from slipway.tasks.engines.huggingface.lora import vllm_arguments
 from slipway.tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, vllm_eagle3, vllm_mtp, vllm_speculation
 from slipway.tasks.engines.preflight.engine_options import CHUNKED_PREFILL
 from slipway.tasks.engines.preflight.fused_layers import check_fused_layers
-from slipway.tasks.engines.preflight.hub_metadata import Documents, modelopt_algorithm, stated_quantization
+from slipway.tasks.engines.preflight.hub_metadata import (
+    QUANTIZED_BY_MODELOPT,
+    Documents,
+    modelopt_algorithm,
+    stated_quantization,
+)
 from slipway.tasks.engines.preflight.known_classes import architectures_of
 from slipway.tasks.engines.preflight.layer_kinds import CACHING
 from slipway.tasks.engines.preflight.loras import check_loras
@@ -77,7 +82,8 @@ class VllmPlanner(CheckpointPlanner):
         _check_vocabulary(release.spec, documents)
         _check_groups(release.spec, documents)
         if release.spec.quantization.format == "none":
-            check_fused_layers(documents.get(CONFIG, {}), stated_quantization(documents), version, source.name)
+            beside = documents.get(QUANTIZED_BY_MODELOPT)
+            check_fused_layers(documents.get(CONFIG, {}), stated_quantization(documents), version, source.name, beside)
         _check_state(release, source, documents)
         _check_sparse_attention(release, source, documents)
         _check_tied(release, source, documents)

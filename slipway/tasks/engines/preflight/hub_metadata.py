@@ -83,6 +83,18 @@ def modelopt_algorithm(documents: Documents) -> str | None:
     return None
 
 
+def layers_algorithms(documents: Documents) -> set[str]:
+    """ModelOpt's names of the formats of single layers, where a checkpoint has several."""
+    for stated in (stated_quantization(documents), documents.get(QUANTIZED_BY_MODELOPT)):
+        if not isinstance(stated, Mapping):
+            continue
+        inner = stated.get("quantization")
+        layers = (inner if isinstance(inner, Mapping) else stated).get("quantized_layers")
+        if isinstance(layers, Mapping):
+            return {str(each.get("quant_algo")).upper() for each in layers.values() if isinstance(each, Mapping)}
+    return set()
+
+
 def check_not_quantized_twice(spec: ReleaseSpec, source: Source, documents: Documents) -> bool:
     """Refuse to quantize a checkpoint that is already quantized.
 

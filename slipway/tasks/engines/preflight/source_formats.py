@@ -12,7 +12,15 @@ Fields = Mapping[str, Any]
 GPTQ_BITS = (4, 8)
 """Widths that all pinned versions of vLLM serve: from 0.24 on only symmetric ones (auto_gptq.py, TYPE_MAP)."""
 
+GPTQ_LAYOUTS = ("gptq", "gptq_v2")
+"""Values of checkpoint_format with the tensors that vLLM reads. The two differ in zero points, which symmetric weights
+have none of; others, as marlin, are packed for one kernel."""
+
 AWQ_BITS = 4
+AWQ_LAYOUT = "gemm"
+AWQ_LAYOUTS = frozenset({AWQ_LAYOUT, "exllama", "ipex"})
+"""Values of `version` with GEMM's layout (transformers/utils/quantization_config.py, AwqConfig). vLLM does not read the
+field: of gemv, it finds tensors of other sizes (auto_awq.py, create_weights)."""
 BLOCK = [128, 128]
 """Size of FP8 blocks: the only one that TensorRT-LLM reads, and that of all public checkpoints."""
 
@@ -61,15 +69,22 @@ def group_of(stated: Fields) -> int:
 
 
 def _awq(stated: Fields) -> str:
-    bits = stated.get("bits", stated.get("w_bit"))
+    bits, layout = stated.get("bits", stated.get("w_bit")), str(stated.get("version") or AWQ_LAYOUT).lower()
+    if layout not in AWQ_LAYOUTS:
+        return f"awq in layout {layout}"
     return "awq" if bits == AWQ_BITS else f"awq of {bits} bits"
 
 
 def _gptq(stated: Fields) -> str:
-    bits, symmetric = stated.get("bits"), stated.get("sym")
-    if bits in GPTQ_BITS and symmetric is True:
-        return "gptq"
-    return f"gptq of {bits} bits, {'symmetric' if symmetric else 'asymmetric'}"
+    layout = str(stated.get("checkpoint_format") or GPTQ_LAYOUTS[0]).lower()
+    if layout not in GPTQ_LAYOUTS:
+        return f"gptq in layout {layout}"
+    own = {"bits": stated.get("bits"), "sym": stated.get("sym")}
+    overrides = [_object(each) for key, each in _object(stated.get("dynamic")).items() if not key.startswith("-:")]
+    for layers in (own, *({**own, **each} for each in overrides)):
+        if layers["bits"] not in GPTQ_BITS or layers["sym"] is not True:
+            return f"gptq of {layers['bits']} bits, {'symmetric' if layers['sym'] else 'asymmetric'}"
+    return "gptq"
 
 
 def _fp8(stated: Fields) -> str:
