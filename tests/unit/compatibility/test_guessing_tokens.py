@@ -203,3 +203,49 @@ def test_specs_name_only_methods_that_a_kind_has_with_their_own_fields(kind, spe
 def test_a_later_vllm_has_eagle_3_for_more_models(version, taken):
     assert ("MistralForCausalLM" in vllm_eagle3(version)) is taken
     assert "LlamaForCausalLM" in vllm_eagle3(version)
+
+
+def checked(speculative, **documents):
+    engine = {**DEMO["engine"], "kind": "vllm", "gpu": "NVIDIA-A10G", "speculative": speculative}
+    spec = demo(engine=engine, quantization={"format": "none"})
+    files = {"draft": "draft/config.json", "index": "model.safetensors.index.json", "config": "config.json"}
+    found = {files[name]: value for name, value in documents.items()}
+    check_speculation(spec, found, eagle3=["LlamaForCausalLM"], mtp=["deepseek_v3", "qwen3_next"])
+
+
+TARGET = {**LLAMA, "hidden_size": 8192, "vocab_size": 128256}
+HEAD = {**LLAMA, "hidden_size": 8192, "vocab_size": 128256, "draft_vocab_size": 32000, "num_hidden_layers": 1}
+
+
+@pytest.mark.parametrize("head", [HEAD, {**HEAD, "hidden_size": 6144, "target_hidden_size": 8192}])
+def test_a_head_may_know_fewer_tokens_and_be_narrower(head):
+    checked(EAGLE3, config=TARGET, draft=head)
+
+
+@pytest.mark.parametrize(
+    ("head", "field", "found"),
+    [
+        ({**HEAD, "vocab_size": 151936}, "vocab_size", "151936"),
+        ({**HEAD, "hidden_size": 4096}, "hidden_size", "4096"),
+        ({**HEAD, "target_hidden_size": 5120}, "hidden_size", "5120"),
+    ],
+)
+def test_a_head_of_another_model_is_refused(head, field, found):
+    with refused(what=f": {field} in config.json", found=found, remedy="trained on this model"):
+        checked(EAGLE3, config=TARGET, draft=head)
+
+
+DECODER = {f"model.layers.{number}.mlp.up_proj.weight": "a.safetensors" for number in range(61)}
+OF_61 = {**DEEPSEEK, "num_hidden_layers": 61}
+
+
+@pytest.mark.parametrize(
+    "further", ["model.layers.61.enorm.weight", "mtp.layers.0.fc.weight", "model.mtp_emb_norm.weight"]
+)
+def test_layers_that_predict_may_have_any_of_their_names(further):
+    checked(MTP, config=OF_61, index={"weight_map": {**DECODER, further: "a.safetensors"}})
+
+
+def test_layers_that_the_configuration_counts_and_the_checkpoint_lacks_are_refused():
+    with refused(what="no weights of the layers that predict", found="none of layer 61 or later"):
+        checked(MTP, config=OF_61, index={"weight_map": DECODER})

@@ -43,6 +43,18 @@ def lost_layers(source: Collection[str], exported: Collection[str], layers: int)
     return sorted(number for number in _layers(source) - _layers(exported) if number < layers)
 
 
+def lack_predicting(names: Collection[str], layers: int) -> bool:
+    """Whether tensors are of a decoder's layers, and none of layers that predict: beyond it, or named so.
+
+    Args:
+        names: names of tensors.
+        layers: how many decoder layers the model has.
+    """
+    numbers = _layers(names)
+    named = any(mark in name.lower() for name in names for mark in ("mtp", "nextn"))
+    return bool(numbers) and max(numbers) < layers and not named
+
+
 def _layers(names: Collection[str]) -> set[int]:
     """Numbers of the decoder layers that tensors belong to; those of `mtp.layers` predict."""
     parts = (name.partition(LAYERS) for name in names if "mtp" not in name.split("."))

@@ -7,8 +7,8 @@ from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.plan import DRAFT_FOLDER
 from slipway.tasks.engines.checkpoint.config_defaults import completed
-from slipway.tasks.engines.checkpoint.files import CONFIG
-from slipway.tasks.engines.checkpoint.predicting_layers import NAMES, predicting_layers
+from slipway.tasks.engines.checkpoint.files import CONFIG, INDEX
+from slipway.tasks.engines.checkpoint.predicting_layers import NAMES, lack_predicting, predicting_layers
 from slipway.tasks.engines.preflight.hub_metadata import Documents
 
 DRAFT_SIZES = f"{DRAFT_FOLDER}/*"
@@ -46,6 +46,7 @@ def check_speculation(
         names = [str(config.get("model_type")), _architecture(config)]
         _check_target(spec, "multi-token prediction", "model_type", names, mtp)
         _check_predicting_layers(spec, predicting_layers(config), speculative.num_tokens)
+        _check_predicting_weights(spec, text, documents.get(INDEX, {}).get("weight_map"))
     if spec.engine.draft is not None:
         _check_draft(spec, text, documents.get(f"{DRAFT_FOLDER}/{CONFIG}"))
 
@@ -103,6 +104,22 @@ def _check_predicting_layers(spec: ReleaseSpec, layers: int, num_tokens: int) ->
         )
 
 
+def _check_predicting_weights(spec: ReleaseSpec, text: Mapping[str, Any], weights: Any) -> None:
+    """Refuse a checkpoint whose index has none of the layers that config.json counts, as many quantizers leave it.
+
+    vLLM starts with such layers on GPUs to say so, or guesses with what was in their memory (vllm-project/vllm pull
+    request 35548).
+    """
+    layers = text.get("num_hidden_layers")
+    if isinstance(weights, Mapping) and isinstance(layers, int) and lack_predicting(weights, layers):
+        raise InputError(
+            f"{spec.source.model} has no weights of the layers that predict further tokens",
+            found=f"{len(weights)} tensors in {INDEX}, none of layer {layers} or later, or of mtp",
+            expected=f"those that {CONFIG} counts",
+            remedy="Choose a checkpoint that has them, or remove engine.speculative.",
+        )
+
+
 def _check_draft(spec: ReleaseSpec, config: Mapping[str, Any], draft: Mapping[str, Any] | None) -> None:
     chosen = spec.engine.draft
     assert chosen is not None
@@ -117,3 +134,27 @@ def _check_draft(spec: ReleaseSpec, config: Mapping[str, Any], draft: Mapping[st
             expected=str(needed),
             remedy="Choose a smaller model of the same family, whose tokens are the same.",
         )
+    if chosen.method == "eagle3":
+        _check_head(named, spec, config, draft)
+
+
+def _check_head(named: str, spec: ReleaseSpec, config: Mapping[str, Any], head: Mapping[str, Any]) -> None:
+    """Refuse an EAGLE 3 head of another model: of other tokens it makes ids beyond the model's, on the GPU.
+
+    It may know fewer tokens itself (draft_vocab_size), and be narrower (target_hidden_size), of which
+    vllm/model_executor/models/llama_eagle3.py makes the model's at v0.24.0. vLLM compares neither (vllm-project/vllm
+    pull request 43369).
+    """
+    own = {
+        "vocab_size": head.get("vocab_size"),
+        "hidden_size": head.get("target_hidden_size") or head.get("hidden_size"),
+    }
+    for field, value in own.items():
+        needed = config.get(field)
+        if isinstance(value, int) and isinstance(needed, int) and value != needed:
+            raise InputError(
+                f"{named} is a head of another model than {spec.source.model}: {field} in {CONFIG}",
+                found=str(value),
+                expected=str(needed),
+                remedy="Choose a head that was trained on this model.",
+            )
