@@ -41,6 +41,7 @@ COMMANDS = {
     "approve": "slipway.cli.runs.releases",
     "rollback": "slipway.cli.runs.releases",
     "restore": "slipway.cli.runs.releases",
+    "adapters": "slipway.cli.runs.adapters",
     "gc": "slipway.cli.cluster.gc",
     "export": "slipway.cli.files.backup",
     "import": "slipway.cli.files.backup",

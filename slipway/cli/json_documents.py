@@ -13,6 +13,7 @@ from slipway.cli.error_text import parts
 from slipway.tasks.contracts.errors import PipelineError
 from slipway.tasks.contracts.fit.forecast import Preview
 from slipway.tasks.contracts.measured.gate import GateReport
+from slipway.tasks.contracts.stored.adapters import AdapterEntry
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEntry
 
 
@@ -144,6 +145,22 @@ class Held(Document):
     ended: bool = Field(description="whether it is over, so that what it left in the cluster is nobody's")
 
 
+class LiveAdapter(Document):
+    """A LoRA adapter that was added to the live release."""
+
+    name: str
+    repo: str
+    revision: str
+    commit: str
+    listed: bool = Field(description="whether /v1/models has it: every ready pod answers to it")
+
+    @classmethod
+    def of(cls, entry: AdapterEntry, listed: tuple[str, ...]) -> "LiveAdapter":
+        """An entry of the release's document."""
+        fields = entry.model_dump(include={"name", "repo", "revision", "commit"})
+        return cls(**fields, listed=entry.name in listed)
+
+
 class ModelStatus(Document):
     """One model."""
 
@@ -151,6 +168,7 @@ class ModelStatus(Document):
     has_dag: bool | None = Field(description="whether Airflow has its DAG; null if Airflow did not answer")
     live: Live | None
     previous: list[str] = Field(default=[], description="releases that a rollback can make live, newest first")
+    adapters: list[LiveAdapter] = Field(default=[], description="added to the live release; only with NAME")
     service: Service | None = Field(default=None, description="only with NAME")
     candidate: Service | None = Field(default=None, description="only with NAME")
     lease: Held | None = Field(default=None, description="null if no run holds the model")

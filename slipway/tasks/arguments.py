@@ -9,12 +9,14 @@ from slipway.tasks.contracts.base import parse_json, read_contract
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.adapters import SPEC
 from slipway.tasks.contracts.stored.release import PREVIOUS
 from slipway.tasks.document_files import read_contract_file
 from slipway.tasks.serving.openai_api import process as openai_process
 from slipway.tasks.serving.pod import all_reduce, await_ranks, drain, lead
 
 FETCH_REPOSITORY = "fetch-repository"
+FOLLOW_ADAPTERS = "follow-adapters"
 LEAD = "lead"
 DRAIN = "drain"
 AWAIT_RANKS = "await-ranks"
@@ -76,6 +78,13 @@ def _add_revert_request(step: argparse.ArgumentParser) -> None:
     step.add_argument("--to", default=PREVIOUS, help="which release takes the traffic: its id, previous or live")
 
 
+def _add_adapters_request(step: argparse.ArgumentParser) -> None:
+    either = _add_request(step)
+    either.add_argument("--spec", help="file of a release spec, or its JSON text")
+    step.add_argument("--to", choices=(SPEC, PREVIOUS), default=SPEC, help="the spec's adapters, or those before")
+    step.add_argument("--reason", default="", help="kept with the adapters")
+
+
 def _add_drill_request(step: argparse.ArgumentParser) -> None:
     either = _add_request(step)
     either.add_argument("--name", help="the model")
@@ -101,6 +110,12 @@ def _add_request(step: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGr
 def _add_fetch_repository(step: argparse.ArgumentParser) -> None:
     _add_release(step)
     step.add_argument("--to", type=Path, required=True, help="folder that becomes the model repository")
+    step.add_argument("--adapters", type=Path, help="folder of the adapters that are added to the live release")
+
+
+def _add_follow_adapters(step: argparse.ArgumentParser) -> None:
+    _add_release(step)
+    step.add_argument("--adapters", type=Path, required=True, help="folder of the adapters")
 
 
 def _add_export_metrics(step: argparse.ArgumentParser) -> None:
@@ -117,8 +132,12 @@ ADDED: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
     "plan": _add_plan_request,
     "revert": _add_revert_request,
     "drill": _add_drill_request,
+    "fetch-adapters": _add_adapters_request,
+    "sign-adapters": _add_adapters_request,
+    "load-adapters": _add_adapters_request,
     "retention": _add_retention_request,
     FETCH_REPOSITORY: _add_fetch_repository,
+    FOLLOW_ADAPTERS: _add_follow_adapters,
     LEAD: lead.add_arguments,
     DRAIN: drain.add_arguments,
     AWAIT_RANKS: await_ranks.add_arguments,
@@ -154,6 +173,11 @@ def _revert_fields(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
     return {"name": parsed.name, "run": parsed.run, "reason": parsed.reason, "to": parsed.to}, parsed.step
 
 
+def _adapters_fields(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    spec, source = _read_spec(parsed.spec)
+    return {"spec": spec, "run": parsed.run, "to": parsed.to, "reason": parsed.reason}, source
+
+
 def _drill_fields(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
     settings = {"request_rate": parsed.request_rate, "seconds": parsed.seconds}
     stated = {name: value for name, value in settings.items() if value is not None}
@@ -168,6 +192,9 @@ REQUESTED: Mapping[str, Callable[[argparse.Namespace], tuple[dict[str, Any], str
     "plan": _plan_fields,
     "revert": _revert_fields,
     "drill": _drill_fields,
+    "fetch-adapters": _adapters_fields,
+    "sign-adapters": _adapters_fields,
+    "load-adapters": _adapters_fields,
     "retention": _retention_fields,
 }
 """What reads the request of a step that has no release."""

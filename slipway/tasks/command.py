@@ -5,11 +5,14 @@
     python -m slipway.tasks STEP --release s3://.../release.json [--run ID]
     python -m slipway.tasks revert --request s3://.../revert.json              (in a pod)
     python -m slipway.tasks revert --name MODEL --run ID [--reason TEXT] [--to RELEASE|live]
+    python -m slipway.tasks fetch-adapters|sign-adapters|load-adapters --request s3://.../STEP.json       (in a pod)
+    python -m slipway.tasks fetch-adapters|sign-adapters|load-adapters --spec FILE_OR_JSON --run ID [--to previous]
     python -m slipway.tasks drill --request s3://.../drill.json                (in a pod)
     python -m slipway.tasks drill --name MODEL --run ID [--request-rate R] [--seconds S]
     python -m slipway.tasks retention --request s3://.../retention.json        (in a pod)
     python -m slipway.tasks retention --run ID [--dry-run]
     python -m slipway.tasks fetch-repository --release s3://.../release.json --to FOLDER
+    python -m slipway.tasks follow-adapters --release s3://.../release.json --adapters FOLDER   (beside a server)
     python -m slipway.tasks lead --group KEY --nodes N ...   (in a leader's pod, see serving/pod/lead.py)
     python -m slipway.tasks drain --front SOCKET ...   (preStop of a server, see serving/pod/drain.py)
     python -m slipway.tasks export-metrics [--port N]   (a pod of its own, see k8s_manifests/monitoring)

@@ -23,7 +23,7 @@ from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from slipway.tasks.adapters.telemetry import log_lines, tracing
 from slipway.tasks.adapters.telemetry.traced import TracedHub, TracedObjectStore
 from slipway.tasks.adapters.workspace import Outcome, Workspace
-from slipway.tasks.arguments import FETCH_REPOSITORY, by_hand
+from slipway.tasks.arguments import FETCH_REPOSITORY, FOLLOW_ADAPTERS, by_hand
 from slipway.tasks.contracts.api_keys import OWN_KEY_VARIABLE
 from slipway.tasks.contracts.base import canonical_json, read_contract, read_contract_json
 from slipway.tasks.contracts.errors import InputError, PipelineError
@@ -36,6 +36,7 @@ from slipway.tasks.contracts.stored.lease import DAG_RUN_VARIABLE, ENDED_HOLDERS
 from slipway.tasks.contracts.stored.plan import Plan, PlanRequest
 from slipway.tasks.contracts.stored.release import MAX_REQUEST_BYTES, Failure, Release, StepResult
 from slipway.tasks.contracts.wire.trace_context import trace_parent
+from slipway.tasks.serving.pod.adapter_files import AdapterFiles
 
 if TYPE_CHECKING:
     from slipway.tasks.adapters.hub.hub import Hub
@@ -66,8 +67,11 @@ def run(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> str:
     scratch = Path(tempfile.mkdtemp(prefix=f"slipway-{parsed.step}-", dir=base))
     try:
         workspace = _workspace(_at_the_requested_rate(site, parsed), scratch, environment)
-        if parsed.step == FETCH_REPOSITORY:
+        if parsed.step in {FETCH_REPOSITORY, FOLLOW_ADAPTERS}:
             release = workspace.documents.release(parsed.release)
+            if parsed.adapters:
+                files = AdapterFiles(release, workspace, parsed.adapters, environment.get("POD_NAME", ""))
+                files.follow() if parsed.step == FOLLOW_ADAPTERS else files.look()
             return _fetch_repository(release, parsed, workspace)
         if STEP_KINDS[parsed.step].plans and parsed.look:
             return _look(parsed, workspace)

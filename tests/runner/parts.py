@@ -86,7 +86,7 @@ PARTS = (
     Part("local/rollout", 700, 0.5, besides=("local", "front"), memory_mb=1000),
     Part("local/serving", 1000, 0.75, besides=("triton", "front", "local", "clients"), memory_mb=1500),
     Part("local/serving, harness", 40, besides=("triton", "front", "harness"), paths=(f"{SERVING}/test_harness.py",)),
-    Part("local/stack", 200, 0.4, besides=STACK),
+    Part("local/stack", 500, 0.6, besides=STACK, memory_mb=2500),
     Part("local/engines", 100, besides=("triton",), memory_mb=1500),
     Part("local/families", 270, 0.8, besides=("triton",), memory_mb=1500),
     Part("local/modelopt", 150, 0.8, besides=("modelopt", "transformers4"), memory_mb=2500),

@@ -1,4 +1,4 @@
-"""The laptop's stack with one more image, the real vLLM on CPU, and a node that says it has GPUs."""
+"""The laptop's stack with one more image, vLLM on CPU, and a node that says it has GPUs."""
 
 import yaml
 
@@ -10,24 +10,28 @@ PRODUCT = "NVIDIA-L4"
 READY_S = 3600
 """vLLM imports all of torch twice before it loads anything: a minute on an idle machine, ten where the load is 40."""
 LIVE_AND_CANDIDATE = 2
-NODE = (f"--device=nvidia.com/gpu={LIVE_AND_CANDIDATE}", f"--label=nvidia.com/gpu.product={PRODUCT}")
 GATE = ("smoke_accuracy", "answer_accuracy", "error_rate")
 """Lines of the demo's gate that do not depend on how fast the machine is, or on the weights that openvino quantizes."""
 CANARY = {"strategy": "canary", "steps": [50], "bake_s": 10, "canary": {"min_requests": 5, "slowdown": 20}, "keep": 2}
 
 
-def options(folder, environment):
-    """Write the stack's documents; return the options of `python -m local up`, where `environment` is the image's."""
+def options(folder, environment, *, changes=None, image=None, gpus=LIVE_AND_CANDIDATE):
+    """Write the stack's documents; return the options of `python -m local up`.
+
+    `environment` is the image's, and `image` replaces fields of it; `changes` replace sections of the spec.
+    """
     specs = folder / "specs"
     specs.mkdir(parents=True)
-    _write(specs / "demo.yaml", _spec())
-    _write(folder / "images.yaml", _images(environment))
+    _write(specs / "demo.yaml", spec() | (changes or {}))
+    _write(folder / "images.yaml", _images(environment, image or {}))
     _write(folder / "site.yaml", _site())
     given = {"--specs": specs, "--images": folder / "images.yaml", "--site": folder / "site.yaml"}
-    return (*(str(part) for pair in given.items() for part in pair), *(f"--cluster-option={each}" for each in NODE))
+    node = (f"--device=nvidia.com/gpu={gpus}", f"--label=nvidia.com/gpu.product={PRODUCT}")
+    return (*(str(part) for pair in given.items() for part in pair), *(f"--cluster-option={each}" for each in node))
 
 
-def _spec():
+def spec():
+    """The demo's, of kind vllm."""
     gate = {**SPEC["gate"], "quality": {"dataset": SPEC["gate"]["quality"]["dataset"]}}
     return {
         **SPEC,
@@ -58,11 +62,11 @@ def _site():
     return site
 
 
-def _images(environment):
+def _images(environment, image):
     images = yaml.safe_load((REPOSITORY / "local" / "images.yaml").read_text())
     # the folder of temporary files lies too deep here for the socket that vLLM makes in it
     own = {"PYTHONPATH": "${REPO}", "VLLM_RPC_BASE_PATH": "/dev/shm", **environment}
-    images["images"][IMAGE] = {"path_prefix": ["${ENVS}/vllm/bin"], "env": own}
+    images["images"][IMAGE] = {"path_prefix": ["${ENVS}/vllm/bin"], "env": own, **image}
     return images
 
 

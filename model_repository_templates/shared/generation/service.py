@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -85,9 +86,12 @@ class Service:
         grammars: Grammars | None = None,
         dialect: Dialect = Dialect.RANGES,
     ) -> None:
-        """`grammars` judges the grammars of requests, which are of `dialect`; None leaves it to the engine."""
+        """`adapters` may change at any time.
+
+        `grammars` judges the grammars of requests, which are of `dialect`; None leaves it to the engine.
+        """
         self._dialect = dialect
-        self._tokenizer, self._limits, self._adapters = tokenizer, limits, adapters or {}
+        self._tokenizer, self._limits, self._adapters = tokenizer, limits, {} if adapters is None else adapters
         self._grammars, self._new_grammars = grammars, threading.BoundedSemaphore(WAITING_GRAMMARS)
         self._readers = Readers()
         self._judging = ThreadPoolExecutor(1, thread_name_prefix="grammars")
@@ -118,7 +122,8 @@ class Service:
             return
         question = question_of(request, self._dialect)
         check(question, self._limits, self._tokenizer.longest_token)
-        chosen(question.lora_name, self._adapters)
+        adapter = chosen(question.lora_name, self._adapters)
+        question = replace(question, lora_name=adapter.name if adapter else None)
         sender.tool_call_format = self._tokenizer.tool_call_format if question.tools else None
         taken = job(question, prompt_of(question, self._tokenizer), self._limits)
         grammar = taken.sampling.controls.grammar

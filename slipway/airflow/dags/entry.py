@@ -6,6 +6,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG, get_parsing_context
 
+from slipway.airflow.dags.adapters_dag import adapters_dag
 from slipway.airflow.dags.drill_dag import drill_dag
 from slipway.airflow.dags.fleet_dag import fleet_dag
 from slipway.airflow.dags.left_behind import RELEASES, ROLLBACKS
@@ -18,12 +19,13 @@ from slipway.airflow.specs import BrokenSpecsError, Slice, make_dags
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.spec.fleet import FLEETS, SpecFile
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from slipway.tasks.contracts.stored.lease import DRILLS
+from slipway.tasks.contracts.stored.lease import ADAPTERS, DRILLS
 
 MAKERS: dict[str, Callable[[ReleaseSpec, SpecFile], DAG | None]] = {
     RELEASES: release_dag,
     ROLLBACKS: lambda spec, _: rollback_dag(spec),
     DRILLS: lambda spec, _: drill_dag(spec),
+    ADAPTERS: lambda spec, _: adapters_dag(spec),
 }
 """What makes the DAGs of a model, by what their ids begin with."""
 

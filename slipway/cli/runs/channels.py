@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from slipway.tasks.contracts.base import read_contract_json
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.stored.adapters import Adapters
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEntry
 from slipway.tasks.contracts.stored.release import Release
 
@@ -27,6 +28,15 @@ def read_channel(store: "ObjectStore", layout: "Layout", name: str) -> Channel:
             "promoted.",
         )
     return read_contract_json(Channel, stored[0], uri)
+
+
+def live_adapters(store: "ObjectStore", layout: "Layout", channel: Channel) -> Adapters | None:
+    """The adapters that were added to the live release; None where there never were any."""
+    if channel.live is None:
+        return None
+    uri = layout.adapters(channel.name, channel.live.release_id)
+    stored = store.read_with_etag(uri)
+    return read_contract_json(Adapters, stored[0], uri) if stored else None
 
 
 def live_release(store: "ObjectStore", channel: Channel) -> tuple[ChannelEntry, Release]:

@@ -49,8 +49,9 @@ def plan_table(preview: Preview) -> Table:
 def plan_footing(preview: Preview) -> list[str]:
     """Lines about what a release would download, need, take and do, and about what is uncertain in that."""
     plan = preview.plan
+    adapters = [f"adapters: {line}, by `slipway adapters {plan.name}`" for line in preview.adapters]
     if plan.action == "nothing":
-        return [nothing_to_do(preview)]
+        return [nothing_to_do(preview), *adapters]
     estimate, missing = plan.estimate, plan.missing
     moved = preview.transfer or bytes_to_move(plan, StoredFiles())
     quantize = _quantize_needs(estimate) if "quantize" in missing else ""
@@ -68,6 +69,7 @@ def plan_footing(preview: Preview) -> list[str]:
         if plan.live
         else "live now: nothing, so there is nothing to roll back to",
         *([f"risk: {preview.interruption.words}"] if preview.interruption else []),
+        *adapters,
         *(f"warning: {warning}" for warning in plan.warnings),
     ]
 

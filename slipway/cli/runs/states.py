@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from slipway.cli.airflow.api import NoSuchDagError
 from slipway.cli.json_documents import (
     Live,
+    LiveAdapter,
     ModelStatus,
     Problem,
     RunState,
@@ -14,7 +15,7 @@ from slipway.cli.json_documents import (
     StatusDocument,
 )
 from slipway.cli.runs import leases
-from slipway.cli.runs.channels import read_channel
+from slipway.cli.runs.channels import live_adapters, read_channel
 from slipway.cli.runs.releases import dag_of
 from slipway.cli.settings import Settings
 from slipway.tasks.contracts.errors import PipelineError
@@ -119,9 +120,11 @@ def model_state(settings: Settings, name: str) -> StatusDocument:
     except PipelineError as error:
         problems.append(Problem.of("runs", error))
         has_dag = False if isinstance(error, NoSuchDagError) else None
+    added = _part(problems, "adapters", lambda: live_adapters(*settings.store(), channel)) if channel else None
     model = ModelStatus(
         name=name,
         has_dag=has_dag,
+        adapters=[LiveAdapter.of(entry, added.listed) for entry in added.current] if added else [],
         live=Live.of(channel.live) if channel else None,
         previous=[entry.release_id for entry in channel.previous] if channel else [],
         service=service,

@@ -17,12 +17,12 @@ from slipway.cli.json_documents import ModelStatus
 from slipway.cli.kube.route import external
 from slipway.cli.model_names import model_names
 from slipway.cli.runs import leases
-from slipway.cli.runs.channels import read_channel
+from slipway.cli.runs.channels import live_adapters, read_channel
 from slipway.cli.runs.fleets import fleet_of
 from slipway.cli.runs.releases import dag_of
 from slipway.cli.runs.served import restore_hint, unserved
 from slipway.cli.runs.states import CHANNELS, NEWEST_RUNS, channel_of, every_model_state, model_states, states_of
-from slipway.cli.runs.tables import channel_lines
+from slipway.cli.runs.tables import adapter_lines, channel_lines
 from slipway.cli.runs.watch import watch
 from slipway.cli.settings import Settings
 from slipway.cli.terminal import echo
@@ -128,7 +128,9 @@ def _unknown(part: str, error: PipelineError) -> list[RenderableType]:
 
 def _channel(settings: Settings, name: str) -> Iterator[RenderableType]:
     store, layout = settings.store()
-    yield from (Text(line) for line in channel_lines(read_channel(store, layout, name)))
+    channel = read_channel(store, layout, name)
+    lines = [*channel_lines(channel), *adapter_lines(live_adapters(store, layout, channel))]
+    yield from (Text(line) for line in lines)
 
 
 def _service(settings: Settings, name: str) -> Iterator[RenderableType]:

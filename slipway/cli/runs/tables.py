@@ -4,6 +4,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict, interval_words
+from slipway.tasks.contracts.stored.adapters import Adapters
 from slipway.tasks.contracts.stored.channel import Channel
 
 VERDICT_STYLES = {Verdict.PASSED: "green", Verdict.INCONCLUSIVE: "yellow", Verdict.FAILED: "bold red"}
@@ -37,6 +38,21 @@ def channel_lines(channel: Channel) -> list[str]:
     for event in channel.history[:NEWEST_EVENTS]:
         reason = f": {event.reason}" if event.reason else ""
         lines.append(f"history   {event.at:%Y-%m-%d %H:%M:%S %Z}  {event.event:<11} {event.release_id}{reason}")
+    return lines
+
+
+def adapter_lines(adapters: Adapters | None) -> list[str]:
+    """The adapters that the live release serves beside its own, and the newest changes of them."""
+    if adapters is None:
+        return []
+    lines = [
+        f"adapter   {entry.name}  {entry.repo}@{entry.revision} ({entry.commit[:12]})"
+        f"{'' if entry.name in adapters.listed else ', not listed yet'}"
+        for entry in adapters.current
+    ]
+    for each in adapters.sets:
+        names, reason = ", ".join(entry.words for entry in each.adapters), f": {each.reason}" if each.reason else ""
+        lines.append(f"adapters  {each.at:%Y-%m-%d %H:%M:%S %Z}  {each.event:<11} {names or 'none'}{reason}")
     return lines
 
 

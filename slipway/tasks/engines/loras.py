@@ -45,7 +45,7 @@ def check_lora_weights(checkpoint: Path, spec: ReleaseSpec) -> None:
         return
     if support_of(spec).layers is not None:
         _check_served_layers(checkpoint, spec)
-    ranks, model, modules = loras_in(checkpoint, spec), _model_shapes(checkpoint), _modules(checkpoint)
+    ranks, model, modules = loras_in(checkpoint, spec), model_shapes(checkpoint), model_modules(checkpoint)
     for adapter, folder in _folders(checkpoint, spec):
         check_matrices(folder / ADAPTER_WEIGHTS, ranks[adapter.name], model, f"adapter {adapter.name}")
         if support_of(spec).layers is None:
@@ -60,7 +60,7 @@ def _check_served_layers(checkpoint: Path, spec: ReleaseSpec) -> None:
         check_layers(spec, adapter, changed[adapter.name], documents)
 
 
-def _model_shapes(checkpoint: Path) -> dict[str, Shape]:
+def model_shapes(checkpoint: Path) -> dict[str, Shape]:
     """Shapes of the model's weights, by name, apart from those that hold several numbers in one element."""
     shapes: dict[str, Shape] = {}
     for file in sorted(checkpoint.glob("*.safetensors")):
@@ -68,10 +68,10 @@ def _model_shapes(checkpoint: Path) -> dict[str, Shape]:
     return shapes
 
 
-def _modules(checkpoint: Path) -> set[str]:
-    """Names of the model's modules that have weights of their own, in whatever format."""
+def model_modules(checkpoint: Path) -> set[str]:
+    """Names of the model's modules that have weights of their own, in whatever format; without experts."""
     names = (name for file in checkpoint.glob("*.safetensors") for name in shapes_in(file, "the model"))
-    return {name.rpartition(".")[0] for name in names}
+    return {name.rpartition(".")[0] for name in names if "expert" not in name}
 
 
 def lora_layers(checkpoint: Path, spec: ReleaseSpec) -> dict[str, dict[str, frozenset[int]]]:

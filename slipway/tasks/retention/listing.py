@@ -6,10 +6,10 @@ from datetime import datetime
 
 from slipway.tasks.adapters.store.object_store import ObjectStore, StoredObject
 from slipway.tasks.contracts.site.retention import ReleaseFacts
-from slipway.tasks.contracts.stored.artifact import MANIFEST, STAGES, Layout, Stage
+from slipway.tasks.contracts.stored.artifact import ADAPTER, MANIFEST, STAGES, Layout, Stage
 
 RELEASE = "release.json"
-WITHOUT_FOLDER = frozenset({"plans", "reverts", "drills"})
+WITHOUT_FOLDER = frozenset({"plans", "reverts", "drills", "adapters"})
 """These folders of a model hold the results of runs that belong to no release."""
 
 
@@ -61,7 +61,7 @@ class Model:
 def artifacts(store: ObjectStore, layout: Layout) -> Iterator[tuple[Stage, str, Folder]]:
     """Every artifact, written, half-written or half-deleted: its stage, its key, its objects."""
     root = layout.artifacts()
-    for stage in STAGES:
+    for stage in (*STAGES, ADAPTER):
         current: tuple[Stage, str, Folder] | None = None
         # a list is sorted, so the objects of an artifact follow each other
         for item in store.list(f"{root}{stage}/"):

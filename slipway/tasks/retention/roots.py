@@ -9,6 +9,7 @@ from slipway.tasks.adapters.store.object_store import StoredObject
 from slipway.tasks.adapters.store.release_documents import ReleaseDocuments
 from slipway.tasks.contracts.base import read_contract_json
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.stored.artifact import ADAPTER
 from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.contracts.stored.release import Release
 
@@ -39,7 +40,9 @@ def named(documents: ReleaseDocuments, cluster: Cluster) -> Names:
 
 
 def needed_keys(item: StoredObject, documents: ReleaseDocuments) -> set[str] | None:
-    """Prefixes of the artifacts that the release with this release.json consists of; None if that is a removal.
+    """Prefixes of the artifacts that the release with this release.json consists of, and of adapters added to it.
+
+    None if it is a removal.
 
     Raises:
         InputError: the document cannot be read, so it is not known what the release needs.
@@ -48,7 +51,10 @@ def needed_keys(item: StoredObject, documents: ReleaseDocuments) -> set[str] | N
     if removal_in(data, item.uri):
         return None
     release = read_contract_json(Release, data, item.uri)
-    return {f"{documents.layout.artifact(stage, planned.key)}/" for stage, planned in release.plan.stages.items()}
+    adapters = documents.adapters(release.spec.name, release.id)
+    keys = [*((stage, planned.key) for stage, planned in release.plan.stages.items())]
+    keys += [(ADAPTER, key) for key in adapters.needed]
+    return {f"{documents.layout.artifact(stage, key)}/" for stage, key in keys}
 
 
 def check_present(names: Names, present: set[str]) -> None:

@@ -20,6 +20,7 @@ from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.contracts.stored.plan import Plan, PlanRequest
 from slipway.tasks.contracts.stored.release import Release, UnchangedRun
 from slipway.tasks.engines.checkpoint.calibration_texts import texts_for
+from slipway.tasks.planning.adding import changes, resolve_adapters
 from slipway.tasks.planning.checking import check
 from slipway.tasks.planning.keying import KEY_DIGITS, key, with_stored
 from slipway.tasks.planning.past import Past
@@ -82,8 +83,26 @@ def _planned(
     spec = request.release_spec
     resolution = resolve(place(spec, workspace.site), workspace.hub)
     findings = check(resolution, served)
-    plan = settle(key(request, resolution, findings, served, workspace.templates), spec, workspace)
-    return preview(plan, resolution.release, served, Past(workspace.documents, workspace.artifacts))
+    keyed = key(request, resolution, findings, served, workspace.templates)
+    adapters = _adapters(keyed, spec, served, workspace)
+    plan = settle(keyed, spec, workspace)
+    seen = preview(plan, resolution.release, served, Past(workspace.documents, workspace.artifacts))
+    return seen.model_copy(update={"adapters": adapters})
+
+
+def _adapters(plan: Plan, spec: ReleaseSpec, served: Served, workspace: Workspace) -> tuple[str, ...]:
+    """What the spec's adapters would change at the release, once it is live.
+
+    Raises:
+        InputError: the release could not take one of them.
+    """
+    if not spec.engine.room_rank:
+        return ()
+    planned = Release(id=plan.release_id, spec=spec, plan=plan, created_at=workspace.clock.now())
+    base = served.live if served.live and served.live_id == plan.release_id else planned
+    added = resolve_adapters(spec, base, workspace.hub)
+    document = workspace.documents.adapters(spec.name, base.id)
+    return changes(document, tuple(each.entry for each in added))
 
 
 def _found(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
@@ -210,6 +229,7 @@ def _data(preview: Preview, release_uri: str) -> dict[str, object]:
         "interruption": preview.interruption.model_dump(mode="json") if preview.interruption else None,
         "needed": [each.model_dump(mode="json") for each in preview.needed],
         "unapplied": list(preview.unapplied),
+        "adapters": list(preview.adapters),
         "stages": {
             stage: {"key": planned.key, "stored": planned.stored, "changed": list(planned.changed)}
             for stage, planned in plan.stages.items()

@@ -142,7 +142,7 @@ def test_the_key_for_models_reaches_the_steps_that_ask_them_alone():
 
     assert steps_with_key(site) == set()
     locked = site.serving.model_copy(update={"authentication": Authentication()})
-    asking = {"smoke-test", "benchmark", "evaluate", "promote", "drill"}
+    asking = {"smoke-test", "benchmark", "evaluate", "promote", "drill", "load-adapters"}
     assert steps_with_key(site.model_copy(update={"serving": locked})) == asking
 
 

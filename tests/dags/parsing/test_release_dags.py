@@ -20,6 +20,7 @@ from markdown_it import MarkdownIt
 from pendulum import datetime
 
 from slipway.airflow.dags.release_dag import release_dag
+from slipway.airflow.site import current_site
 from slipway.airflow.specs import make_dags
 from slipway.tasks.contracts.schedule import PRESETS, check_schedule
 from tests.fakes.mutated_documents import mutants
@@ -340,3 +341,22 @@ def test_airflow_executes_the_plugin_file_and_no_other():
     found = [str(path) for path in find_path_from_directory(str(REPOSITORY / "plugins"), ".airflowignore")]
 
     assert [path.rpartition("/")[2] for path in found if path.endswith(".py")] == ["slipway_plugin.py"]
+
+
+ROOM = {**SPEC["engine"], "kind": "vllm", "gpu": "NVIDIA-L4", "options": {"max_loras": 2, "max_lora_rank": 8}}
+
+
+def test_a_model_whose_server_has_room_for_adapters_has_a_dag_that_changes_them(specs, monkeypatch):
+    spec = {**SPEC, "quantization": {"format": "none"}, "engine": ROOM}
+    (specs / "demo.yaml").write_text(yaml.safe_dump(spec))
+    found = bag(specs, monkeypatch)
+
+    dag = found.dags["adapters__demo"]
+    assert (found.import_errors, set(found.dags) - {"adapters__demo"}) == (
+        {},
+        set(bag_without_drill(specs, monkeypatch)),
+    )
+    steps = [task.task_id for task in dag.topological_sort()]
+    assert [step for step in steps if step != "sign-adapters"] == ["fetch-adapters", "load-adapters"]
+    assert ("sign-adapters" in steps) == (current_site().signing is not None)
+    assert (dict(dag.params), dag.max_active_runs) == ({"to": "spec", "reason": ""}, 1)

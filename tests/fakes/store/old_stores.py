@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from slipway.tasks.contracts.base import canonical_json
 from slipway.tasks.contracts.site.retention import RetentionPolicy, RetentionRequest
+from slipway.tasks.contracts.stored.adapters import Adapters
 from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.steps import retention
 from tests.fakes.documents.rollouts import version
@@ -66,6 +67,23 @@ class OldStore:
             uri = self.layout.release(name, made.id)
             document = document.promoted(made.id, uri, at=NOW, run=made.plan.run, keep=10)
         self.store.put_bytes(self.layout.channel(name), canonical_json(document.model_dump(mode="json")))
+
+    def adapters(self, made, *sets):
+        """What adapters the release serves, and served before, by the keys of their artifacts."""
+        entries = [
+            [
+                {"name": f"a{key[0]}", "repo": "org/a", "revision": "main", "commit": "c", "key": key, "rank": 8}
+                for key in keys
+            ]
+            for keys in sets
+        ]
+        document = Adapters(
+            release_id=made.id,
+            sets=[{"adapters": each, "event": "loaded", "run": "run", "at": NOW} for each in entries],
+        )
+        uri = self.layout.adapters(made.spec.name, made.id)
+        with self.at(60):
+            self.store.put_bytes(uri, canonical_json(document.model_dump(mode="json")))
 
     def at(self, days):
         """Whatever is written within the block is that old."""

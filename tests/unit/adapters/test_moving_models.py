@@ -348,3 +348,13 @@ def test_a_channel_names_releases_by_ids_that_are_no_paths(source, target):
 
     with pytest.raises(InputError, match=r"live\.release_id"):
         moved(source, target)
+
+
+def test_the_adapters_of_a_live_release_arrive_with_it(old, source, target):
+    old.artifact("adapter", "a" * 64, days=3)
+    old.adapters(old.live, ["a" * 64])
+
+    moved(source, target, stages=ONLY_SERVED)
+
+    assert target.store.exists(ELSEWHERE.adapters("demo", old.live.id))
+    assert ArtifactStore(target.store, target.layout, ManualClock()).find("adapter", "a" * 64) is not None

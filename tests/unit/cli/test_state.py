@@ -13,12 +13,14 @@ from slipway.cli.runs import leases
 from slipway.cli.runs.channels import read_channel
 from slipway.cli.runs.explain import explanation
 from slipway.cli.runs.status import _service
+from slipway.cli.runs.tables import adapter_lines
 from slipway.cli.settings import Settings
 from slipway.tasks.adapters.kube.lease_object import holder_of, spec_of
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.ledger import Ledger, LevelCost, StepCost
 from slipway.tasks.contracts.measured.gate import GateReport, Verdict
+from slipway.tasks.contracts.stored.adapters import Adapters
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.contracts.stored.lease import DAG_RUN
@@ -295,3 +297,20 @@ def test_among_all_models_those_are_named_whose_run_has_ended(lease_lines):
 @pytest.mark.parametrize("dag_run", [f"{DAG}/on", "", None])
 def test_among_all_models_one_whose_run_goes_on_has_no_line(lease_lines, dag_run):
     assert lease_lines(dag_run, leases.lines_of_all, ()) == []
+
+
+def test_the_status_has_the_adapters_of_the_live_release_and_what_became_of_them():
+    entry = {"name": "polite", "repo": "org/polite", "revision": "v3", "commit": "c" * 40, "key": "a" * 64, "rank": 8}
+    sets = [
+        {"adapters": [entry], "event": "loaded", "run": "run-2", "at": NOON, "reason": "kinder"},
+        {"adapters": [], "event": "rolled-back", "run": "run-1", "at": NOON},
+    ]
+    adapters = Adapters(release_id=LIVE, sets=sets, listed=())
+
+    assert adapter_lines(adapters) == [
+        f"adapter   polite  org/polite@v3 ({'c' * 12}), not listed yet",
+        f"adapters  2026-01-02 12:00:00 UTC  loaded      polite org/polite@{'c' * 12}: kinder",
+        "adapters  2026-01-02 12:00:00 UTC  rolled-back none",
+    ]
+    assert adapter_lines(adapters.listing())[0] == f"adapter   polite  org/polite@v3 ({'c' * 12})"
+    assert adapter_lines(None) == []

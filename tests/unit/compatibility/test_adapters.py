@@ -8,6 +8,7 @@ import yaml
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.plan import Source
+from slipway.tasks.engines.huggingface.lora import vllm_arguments
 from tests.fakes.documents.eks_site import eks
 from tests.fakes.documents.planned_release import release_of
 from tests.fakes.hubs.hub_with_adapters import HubWithAdapters
@@ -164,3 +165,23 @@ def test_adapters_that_a_gpu_has_no_room_for_are_refused(planned):
 def test_room_for_adapters_that_there_are_none_of_is_refused(planned):
     with refused(what="engine.options.max_loras has no effect"):
         planned(options={"max_loras": 2})
+
+
+ROOM = {"max_loras": 2, "max_lora_rank": 12}
+
+
+def test_a_server_has_room_for_adapters_of_its_live_model(planned):
+    made = planned(options=ROOM).spec
+
+    assert vllm_arguments(made, {}) == {"enable_lora": True, "max_loras": 2, "max_cpu_loras": 4, "max_lora_rank": 16}
+    assert vllm_arguments(made, {"own": 64})["max_lora_rank"] == 64
+
+
+def test_room_for_no_number_of_adapters_is_refused(planned):
+    with refused(what="it is not said for how many"):
+        planned(options={"max_lora_rank": 8})
+
+
+def test_room_for_adapters_of_a_live_model_counts_as_memory(planned):
+    with refused(what="adapters 5.0, "):
+        planned(max_batch_size=4, options={"max_loras": 2, "max_lora_rank": 512})

@@ -101,7 +101,7 @@ def test_the_internet_is_reached_only_by_steps_that_read_the_hub():
         for step in item["spec"]["podSelector"].get("matchExpressions", [{"values": ["datasets"]}])[0]["values"]
     }
 
-    assert steps == {"plan", "download", "datasets"}
+    assert steps == {"plan", "download", "fetch-adapters", "datasets"}
 
 
 def test_the_harness_reads_datasets_only_in_pods_that_are_labelled_for_it():

@@ -7,7 +7,7 @@ import pytest
 from slipway.tasks.contracts.errors import UnavailableError
 from slipway.tasks.serving.openai_api.generation.lora_models import ModelName, loras_of, with_lora
 from tests.unit.openai_api.models import OURS, config_of
-from tests.unit.openai_api.test_routes import CHAT, HELLO, Triton, exchange
+from tests.unit.openai_api.test_routes import CHAT, HELLO, Triton, exchange, exchanged
 
 ADAPTED = {
     **config_of((*OURS, "lora_name")),
@@ -71,3 +71,16 @@ def test_an_adapter_is_unavailable_as_long_as_triton_is():
     ((status, _),) = exchange(triton, ("POST", "/v1/chat/completions", {**CHAT, "model": "demo:terse"}))
 
     assert status == 503
+
+
+def test_adapters_of_a_live_model_are_answered_when_they_are_named_and_listed_when_the_pod_is_told(tmp_path):
+    asked = ("GET", "/v1/models", b""), ("POST", "/v1/chat/completions", {**CHAT, "model": "demo:rude"})
+
+    def told(names, listed):
+        (tmp_path / "adapters.json").write_text(json.dumps({"labels": {}, "names": names, "listed": listed}))
+        (_, models, _), (status, _, _) = exchanged(Triton(HELLO, ADAPTED), *asked, adapters=tmp_path)
+        return [each["id"] for each in json.loads(models)["data"]], status
+
+    assert told([], []) == (NAMES, 404)
+    assert told(["rude"], []) == (NAMES, 200)
+    assert told(["rude"], ["rude"]) == (["demo", "demo:polite", "demo:rude", "demo:terse"], 200)

@@ -22,6 +22,7 @@ FAULTS = {
     "kill -9 of roll-back",
     "kill -9 of revert",
     "kill -9 of drill",
+    "kill -9 of load-adapters, or a pod that cannot reach the store meanwhile",
     "kill -9 of retention",
     "retention while a release is on its way, waits or goes back",
     "a lease that a person edits, empties or gives to another run",

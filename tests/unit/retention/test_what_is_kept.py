@@ -286,3 +286,18 @@ def test_documents_do_not_go_before_artifacts():
 def test_a_schedule_that_airflow_cannot_run_is_refused():
     with pytest.raises(ValidationError, match="cron expression"):
         RetentionPolicy(schedule="every night")
+
+
+def test_adapters_that_a_kept_release_serves_or_served_before_are_kept_and_others_deleted(old):
+    live, gone, _ = (old.release(number, days=100 - number) for number in range(3))
+    old.channel(live)
+    keys = [f"{number:x}" * 64 for number in range(4)]
+    for key in keys:
+        old.artifact("adapter", key, days=70)
+    old.adapters(live, [keys[0]], [keys[1]])
+    old.adapters(gone, [keys[2]])
+
+    old.run()
+
+    assert [old.workspace.artifacts.find("adapter", key) is not None for key in keys] == [True, True, False, False]
+    assert old.workspace.documents.adapters("demo", live.id).needed == {keys[0], keys[1]}

@@ -7,6 +7,9 @@ from pathlib import Path
 from generation.requests.question import RefusedError
 from generation.settings import document_in
 
+MARK = "@"
+"""In names that are told to nobody: of one version of an adapter, and of one that is tried."""
+
 PARAMETER = "adapters"
 """Parameter of config.pbtxt: a JSON object that maps each adapter's name to its folder below the engine's. It is absent
 without adapters."""
@@ -41,9 +44,10 @@ def chosen(name: str | None, adapters: Mapping[str, Adapter]) -> Adapter | None:
     """
     if name is None:
         return None
-    if name not in adapters:
+    if (found := adapters.get(name)) is None:  # one look: adapters of a live model come and go
         raise RefusedError(
-            f"lora_name is {name[:64]!r}; this release has {', '.join(adapters) or 'no adapters'}. "
+            f"lora_name is {name[:64]!r}; this release has "
+            f"{', '.join(each for each in adapters if MARK not in each) or 'no adapters'}. "
             "Choose one of these, or leave it out."
         )
-    return adapters[name]
+    return found

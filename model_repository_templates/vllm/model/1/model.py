@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import triton_python_backend_utils as pb_utils
 from engine_arguments import read_arguments
 from generation.model_files.hf_tokenizer import HuggingFaceTokenizer
 from generation.requests.adapters import read_adapters
 from generation.service import Service
 from generation.settings import check_numpy, read_settings
+from live_adapters import FOLDER, LiveAdapters
 
 MAX_TEMPERATURE = 2.0
 """vLLM refuses more (vllm/sampling_params.py, _verify_args, at v0.24.0 to v0.32.0)."""
@@ -38,12 +40,16 @@ class TritonPythonModel:
         adapters = read_adapters(settings.parameters, settings.engine)
         arguments = read_arguments(Path(__file__).with_name("model.json"), settings.engine)
         self._runtime = VllmRuntime(arguments, tokenizer.end_ids, adapters, stat_loggers(args))
+        live = None
+        if folder := os.environ.get(FOLDER):
+            live = LiveAdapters(adapters, Path(folder), self._runtime.load, pb_utils.Logger.log_error)
+            live.watch()
         self._service = Service(
             self._runtime,
             tokenizer,
             settings.limits(tokenizer.default_max_tokens or settings.max_sequence_tokens, MAX_TEMPERATURE),
             slots=settings.max_batch_size,
-            adapters=adapters,
+            adapters=adapters if live is None else live,
         )
         self._runtime.watch(self._service.wake)
 

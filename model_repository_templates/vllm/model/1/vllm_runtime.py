@@ -33,15 +33,24 @@ class VllmRuntime(AsyncRuntime):
         """Load the model; whatever vLLM raises when it cannot."""
         super().__init__()
         self._end_ids = list(end_ids)
-        self._adapters = {
-            each.name: LoRARequest(each.name, each.number, str(each.folder)) for each in adapters.values()
-        }
+        self._adapters = {each.name: _request(each) for each in adapters.values()}
         loading = _load(AsyncEngineArgs(**arguments), list(stat_loggers))
         self._llm = asyncio.run_coroutine_threadsafe(loading, self.loop).result()
 
     def watch(self, on_end: Callable[[], None]) -> None:
         """Have `on_end` called once the engine has died; the next `step` raises why."""
         self._watching = asyncio.run_coroutine_threadsafe(self._watch(on_end), self.loop)
+
+    def load(self, adapter: Adapter) -> None:
+        """Load a further adapter; requests may name it from now on, also when nothing else does any more.
+
+        Raises:
+            Exception: vLLM cannot serve it.
+        """
+        request = _request(adapter)
+        if not asyncio.run_coroutine_threadsafe(self._llm.add_lora(request), self.loop).result():
+            raise RuntimeError("vLLM did not load it")
+        self._adapters[adapter.name] = request
 
     def close(self) -> None:
         """End the engine."""
@@ -55,7 +64,7 @@ class VllmRuntime(AsyncRuntime):
                 TokensPrompt(prompt_token_ids=list(prompt)),
                 sampling_params(sampling, self._end_ids),
                 str(number),
-                lora_request=self._adapters.get(sampling.adapter),
+                lora_request=self._adapters[sampling.adapter] if sampling.adapter else None,
             )
             async with aclosing(reports):
                 async for report in reports:
@@ -82,6 +91,11 @@ class VllmRuntime(AsyncRuntime):
         except EngineDeadError as error:
             self.fail(error)
             on_end()
+
+
+def _request(adapter: Adapter) -> LoRARequest:
+    """Its name and number are its own: vLLM finds prompts that it has computed by the one, weights by the other."""
+    return LoRARequest(adapter.name, adapter.number, str(adapter.folder))
 
 
 def _prompt_logprobs(report: Any, controls: Controls) -> list[TokenLogprob]:

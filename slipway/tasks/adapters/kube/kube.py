@@ -244,6 +244,11 @@ class Cluster:
         """Names of the pods with these labels that are ready and not being deleted."""
         return [pod["metadata"]["name"] for pod in self.find("Pod", labels) if pod_state.is_ready(pod)]
 
+    def pod_addresses(self, labels: dict[str, str], ports: dict[str, int]) -> dict[str, ServiceAddress]:
+        """Where the pods with these labels that are ready and not being deleted answer, by name."""
+        ready = [pod for pod in self.find("Pod", labels) if pod_state.is_ready(pod)]
+        return {pod["metadata"]["name"]: ServiceAddress(pod["status"]["podIP"], ports, self._api_key) for pod in ready}
+
     def endpoints(self, service: str) -> set[str]:
         """Names of the pods that a Service sends connections to now."""
         return service_object.ready_pods(self.find("EndpointSlice", {"kubernetes.io/service-name": service}))

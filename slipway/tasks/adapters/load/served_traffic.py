@@ -48,8 +48,12 @@ class ServedTraffic:
                 return None
         return traffic or None
 
+    def pods(self, labels: dict[str, str], ports: dict[str, int]) -> dict[str, ServiceAddress]:
+        """Addresses of the ready pods with these labels, by name."""
+        return self._cluster.pod_addresses(labels, ports)
+
     def ask(self, service: ServiceAddress, request: GenerateRequest, timeout_s: float) -> tuple[str, float]:
-        """The answer of a Service to a question, and the seconds that it took.
+        """The answer of a Service, or of a pod, to a question, and the seconds that it took.
 
         Raises:
             InputError: the server rejected the request.

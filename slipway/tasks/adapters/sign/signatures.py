@@ -105,8 +105,8 @@ class Signatures:
         """`public_keys`: those whose signatures are accepted, in PEM."""
         self._store, self._layout, self._public_keys = store, layout, tuple(public_keys)
 
-    def sign(self, release_id: str, manifest: Manifest, provenance: Statement, signer: Signer) -> Signed:
-        """Write the provenance of an artifact and its signature.
+    def sign(self, release_id: str, manifest: Manifest, provenance: Statement | None, signer: Signer) -> Signed:
+        """Write the provenance of an artifact, if there is one, and its signature.
 
         Raises:
             InputError: serving pods would refuse this key's signatures.
@@ -121,6 +121,8 @@ class Signatures:
             )
         statement = signature_statement(release_id, manifest)
         for name, signed in ((PROVENANCE, provenance), (SIGNATURE, statement)):
+            if signed is None:
+                continue
             payload = canonical_json(signed)
             bundle = pack(payload, signer.sign(signed_bytes(payload)), key)
             self._store.put_bytes(self._uri(manifest, name), bundle)

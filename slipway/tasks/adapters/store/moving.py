@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -15,15 +16,17 @@ from slipway.tasks.adapters.clock import Clock
 from slipway.tasks.adapters.store.artifacts import ArtifactStore
 from slipway.tasks.adapters.store.heads import Heads, exists
 from slipway.tasks.adapters.store.object_store import ObjectStore
+from slipway.tasks.adapters.store.release_documents import ReleaseDocuments
 from slipway.tasks.contracts.base import canonical_json, check_address, read_contract_json
 from slipway.tasks.contracts.errors import ConflictError, InputError
-from slipway.tasks.contracts.stored.artifact import STAGES, Layout, Manifest, Stage
+from slipway.tasks.contracts.stored.artifact import ADAPTER, STAGES, Layout, Manifest, Stage
 from slipway.tasks.contracts.stored.attestation import ATTESTATIONS
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEntry
 from slipway.tasks.contracts.stored.release import Release
 
 PATIENCE_S = 120.0
 ONLY_SERVED: tuple[Stage, ...] = ("publish",)
+SERVED: tuple[Stage, ...] = ("publish", ADAPTER)
 Replaced = Literal["none", "earlier", "any"]
 """Which channels of the target are replaced if they differ: none, an earlier state of the source's, or any."""
 
@@ -132,10 +135,14 @@ class Move:
             Heads(target.store, self.clock).replace(there, data, patience_s=PATIENCE_S)
         for dataset in release.plan.datasets.files:
             self._object(source.layout.dataset(dataset.file.digest), target.layout.dataset(dataset.file.digest))
-        outcomes = Counter(self._artifact(stage, release.plan.stages[stage].key) for stage in self.stages)
+        added = ReleaseDocuments(source.store, source.layout).adapters(name, entry.release_id)
+        keys = [*((stage, release.plan.stages[stage].key) for stage in self.stages)]
+        keys += [(ADAPTER, key) for key in sorted(added.needed)]
+        outcomes = Counter(self._artifact(*each) for each in keys)
         published = release.plan.stages["publish"].key
-        for attestation in ATTESTATIONS:
-            files = (place.layout.artifact("publish", published) for place in (source, target))
+        signed: list[tuple[Stage, str]] = [("publish", published), *((ADAPTER, key) for key in added.needed)]
+        for each, attestation in product(signed, ATTESTATIONS):
+            files = (place.layout.artifact(*each) for place in (source, target))
             self._object(*(f"{folder}/{attestation}" for folder in files))
         folder, to = uri.removesuffix("release.json"), there.removesuffix("release.json")
         for item in source.store.list(folder):
@@ -162,7 +169,7 @@ class Move:
         target = ArtifactStore(self.target.store, self.target.layout, self.clock)
         if self._is_whole(target.find(stage, key)) and target.use(stage, key):
             return "were there"
-        if stage not in ONLY_SERVED and source.find(stage, key) is None:
+        if stage not in SERVED and source.find(stage, key) is None:
             return "missing at the source"
         with tempfile.TemporaryDirectory(prefix="slipway-move-") as folder:
             manifest = source.fetch(stage, key, Path(folder))

@@ -36,6 +36,8 @@ DOCUMENTS = (
 )
 """Small files of a model that plan reads from the Hub before any weight is downloaded."""
 
+ROOM = "max_lora_rank"
+"""Option of a kind whose running servers take further adapters: they are started with room for this rank."""
 COMMON_OPTIONS = ("chat_template", "kv_cache_fraction", "max_num_tokens", "chunked_prefill", "kv_cache_host_gib")
 
 
@@ -208,7 +210,7 @@ VLLM = EngineTraits(
     # no attention_dp: it is data_parallel_size there, whose ranks are engines of their own, and Triton's backend is not
     # known to serve several (docs/decisions/0018)
     # gpu_memory_utilization is of the whole GPU
-    options=(*COMMON_OPTIONS, "enforce_eager", "prefix_caching", "max_loras"),
+    options=(*COMMON_OPTIONS, "enforce_eager", "prefix_caching", "max_loras", ROOM),
     does_by_itself=frozenset({"guided_decoding_backend"}),
     always_chunks=True,
 )

@@ -37,6 +37,8 @@ class LoraSupport:
     """Layers, by format, whose input is quantized before it reaches them, so that no adapter can be applied to it."""
     stacked_experts: frozenset[str] = frozenset()
     """Architectures in which it applies an adapter to all experts at once, which PEFT calls target_parameters."""
+    fixed_because: str = ""
+    """Why a running server takes no other adapter, as the end of a sentence; empty where it takes one."""
     quantized_above: int | None = None
     """With these formats and tensor parallelism, all layers of models with a larger hidden size get such inputs."""
 
@@ -87,6 +89,7 @@ ENGINE_ADAPTERS = LoraSupport(
     # (tensorrt_llm/quantization/layers.py). SmoothQuant's refuse it; NVFP4's were not found to take it.
     formats=frozenset({"none", "int8_wo", "int4_wo", "int4_awq", "w4a8_awq", "fp8"}),
     pages=True,
+    fixed_because="adapters are converted when the engine is built, and the server reads them when it starts",
     # cpp/tensorrt_llm/runtime/loraCache.cpp @ 063e02f7: the first layer of a stage is its number times its layers
     whole_stages=True,
 )
@@ -111,6 +114,9 @@ LLMAPI_ADAPTERS = LoraSupport(
     # their input. Not NVFP4: modeling_llama.py hands layers activations that are already packed (Fp4QuantizedTensor).
     formats=frozenset({"none", "int4_awq", "w4a8_awq", "fp8"}),
     pages=True,
+    # lora_target_modules of LoraConfig; the adapter of a request is read with it (tensorrt_llm/_torch/pyexecutor)
+    fixed_because="its server is started for the layers that its adapters change, and reads an adapter at the first "
+    "request for it, so a damaged one is found by a client",
     # modules/attention.py, _use_quantize_output: attention writes 8 bits where the layer behind it reads 8 bits
     quantized_inputs=MappingProxyType({"fp8": frozenset({"o_proj"})}),
     # modeling_llama.py, LlamaDecoderLayer: RESIDUAL_RMS_NORM_QUANT_FP8 where hidden_size is above this

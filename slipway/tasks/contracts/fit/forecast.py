@@ -142,6 +142,9 @@ class Preview(Contract):
     unapplied: tuple[str, ...] = Field(
         default=(), description="sections of the spec that differ from the live release's without making another one"
     )
+    adapters: tuple[str, ...] = Field(
+        default=(), description="what `slipway adapters` would change at the release: + added, ~ replaced, - removed"
+    )
 
 
 def forecast(

@@ -97,6 +97,7 @@ def _stage(release: Release, stage: Stage, manifest: Manifest | None) -> dict[st
 
 
 def _image(release: Release, stage: Stage, site: Site) -> str:
+    assert stage != "adapter"
     """Image that a stage was made in: the site file may have changed since."""
     return release.plan.stages[stage].producer.get("image") or ResolvedRelease(release.spec, site).step_image(stage)
 

@@ -20,7 +20,7 @@ SITE_FILE = "site.yaml"
 HUB_POLICY = "site-hub"
 OBJECT_STORE_POLICY = "site-object-store"
 MLFLOW_POLICY = "site-mlflow"
-HUB_STEPS = ("plan", "download")
+HUB_STEPS = ("plan", "download", "fetch-adapters")
 """The steps that talk to the Hub, as in k8s_manifests/base/networkpolicy-slipway-hub.yaml."""
 
 READS_DATASETS = "slipway.dev/reads-datasets"

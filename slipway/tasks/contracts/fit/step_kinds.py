@@ -5,6 +5,7 @@ A step's command is `python -m slipway.tasks <step>`, and its code is the module
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
@@ -16,6 +17,7 @@ from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.spec_fields import GROUP_PATIENCE_S
 from slipway.tasks.contracts.step_names import STEPS, Step
+from slipway.tasks.contracts.stored.adapters import AdaptersRequest
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.plan import PlanRequest
 from slipway.tasks.contracts.stored.release import RevertRequest
@@ -24,7 +26,7 @@ HOUR_S = 3600
 
 ShapeName = Literal["small", "transfer", "compute", "serving", "gpu"]
 ImageName = Literal["tasks", "engine", "harness"]
-StepRequest = PlanRequest | RevertRequest | DrillRequest | RetentionRequest
+StepRequest = PlanRequest | RevertRequest | DrillRequest | AdaptersRequest | RetentionRequest
 
 
 def _always(_: ReleaseSpec) -> bool:
@@ -271,6 +273,29 @@ STEP_KINDS: Mapping[Step, StepKind] = MappingProxyType(
             takes_lease=True,
             documents=Documents(DrillRequest, Layout.drill),
             refusal="",
+        ),
+        "fetch-adapters": StepKind(
+            service_account="slipway-downloader",
+            deadline_s=HOUR_S,
+            shape="transfer",
+            hub_access=True,
+            documents=Documents(AdaptersRequest, partial(Layout.adapters_result, step="fetch-adapters")),
+        ),
+        "sign-adapters": StepKind(
+            service_account="slipway-publisher",
+            deadline_s=HOUR_S // 4,
+            signs=True,
+            documents=Documents(AdaptersRequest, partial(Layout.adapters_result, step="sign-adapters")),
+        ),
+        "load-adapters": StepKind(
+            service_account="slipway-deployer",
+            deadline_s=HOUR_S,
+            cluster_access=True,
+            asks_models=True,
+            changes_model=True,
+            takes_lease=True,
+            documents=Documents(AdaptersRequest, partial(Layout.adapters_result, step="load-adapters")),
+            refusal="the adapters are refused. ",
         ),
         "retention": StepKind(
             service_account="slipway-retention",

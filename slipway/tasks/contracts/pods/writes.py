@@ -8,7 +8,7 @@ serving containers, and with the records of steps (slipway/tasks/contracts/fit/s
 from dataclasses import dataclass
 from typing import Any, Literal
 
-ServingContainer = Literal["fetch-repository", "front", "openai", "triton", "node"]
+ServingContainer = Literal["fetch-repository", "front", "openai", "adapters", "triton", "node"]
 """Containers of serving pods, by their names in k8s_manifests/serving; `node` is sshd, for a leader's ranks."""
 TEMPORARY_SIZE, TEMPORARY_SIZE_WITH_GPUS = "1Gi", "10Gi"
 """The CPU server wrote 4 KiB. On GPUs HOME is here too, with kernels that vLLM, FlashInfer and PyTorch compile."""
@@ -54,6 +54,7 @@ WRITES: dict[ServingContainer, tuple[Folder, ...]] = {
     "fetch-repository": (MODELS, TEMPORARY),
     "front": (FRONT,),
     "openai": (FRONT,),
+    "adapters": (MODELS, TEMPORARY),
     "triton": (TEMPORARY, SHARED_MEMORY, FRONT),
     "node": (TEMPORARY, SHARED_MEMORY),
 }

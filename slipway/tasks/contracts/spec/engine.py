@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from slipway.tasks.contracts.base import DNS_LABEL, UserDocument
 from slipway.tasks.contracts.engine.engine_kinds import (
     ENGINE_KINDS,
+    ROOM,
     EngineKind,
     EngineTraits,
     kinds_with,
@@ -18,10 +19,12 @@ from slipway.tasks.contracts.engine.overrides import Overrides
 from slipway.tasks.contracts.engine.sampling import SamplingParameters
 from slipway.tasks.contracts.engine.speculation import Drafted, Speculative
 from slipway.tasks.contracts.kubernetes_text import NonEmptyLabelValue
+from slipway.tasks.contracts.spec.question import SmokeQuestion
 from slipway.tasks.contracts.spec_fields import (
     MAX_ADAPTERS,
     MAX_NAME_CHARS,
     MAX_OPTIONS,
+    MAX_QUESTIONS,
     MAX_RANKS,
     MAX_TOKENS,
     HubRepo,
@@ -40,6 +43,20 @@ class Lora(UserDocument):
     name: str = Field(pattern=DNS_LABEL, max_length=MAX_NAME_CHARS, description="name that requests use")
     repo: HubRepo = Field(description="<org>/<name> on the Hub")
     revision: Revision = Field(default="main", description="branch, tag or commit; plan resolves it")
+
+
+class LiveAdapter(Lora):
+    """An adapter that is added to the model while it is live, and removed from it (docs/lora.md)."""
+
+    smoke: tuple[SmokeQuestion, ...] = Field(
+        min_length=1, max_length=MAX_QUESTIONS, description="questions with known answers, which it alone is asked"
+    )
+
+    @model_validator(mode="after")
+    def _is_asked_itself(self) -> Self:
+        if any(question.lora is not None for question in self.smoke):
+            raise ValueError(f"smoke of adapter {self.name} are its own questions: leave lora out of them")
+        return self
 
 
 class Engine(UserDocument):
@@ -105,6 +122,20 @@ class Engine(UserDocument):
     def draft(self) -> Drafted | None:
         """The model of its own that guesses tokens; None: none does."""
         return self.speculative if isinstance(self.speculative, Drafted) else None
+
+    @property
+    def room_rank(self) -> int:
+        """Highest rank of an adapter that can be added while the model is live; 0 where none can."""
+        return self._count(ROOM)
+
+    @property
+    def room(self) -> int:
+        """Adapters that are on the GPU at once, as the spec says; 0 where it leaves that open."""
+        return self._count("max_loras")
+
+    def _count(self, option: str) -> int:
+        value = self.options.get(option)
+        return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
     @property
     def tokens_of_a_batch(self) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slipway.tasks.contracts.base import read_contract
-from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind, EngineTraits, kinds_with
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, ROOM, EngineKind, EngineTraits, kinds_with
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.spec.fleet import fleet_document, member_documents, read_specs
 from slipway.tasks.contracts.spec.gpu_formats import KV_CACHES
@@ -158,6 +158,9 @@ def _check_answers(rewriting: _Rewriting) -> None:
     if spec.engine.lora and after.adapters is None:
         names = ", ".join(adapter.name for adapter in spec.engine.lora)
         raise rewriting.refusal("it serves no LoRA adapters", names, "Remove engine.lora.")
+    if spec.adapters and ROOM not in after.options:
+        names = ", ".join(adapter.name for adapter in spec.adapters)
+        raise rewriting.refusal("it takes no adapters while it is live", names, "Move adapters to engine.lora.")
     if spec.engine.overrides is not None and not after.reads_config:
         raise rewriting.refusal(
             "it does not read config.json", "engine.overrides", "Remove it, and lower engine.max_sequence_tokens."
@@ -253,7 +256,10 @@ def _calibration(rewriting: _Rewriting) -> None:
 
 def _options(rewriting: _Rewriting) -> None:
     options, after = rewriting.engine.get("options") or {}, rewriting.after
-    for name in [name for name in options if name not in after.options]:
+    lost = {name for name in options if name not in after.options}
+    if ROOM in lost and not rewriting.spec.engine.lora:
+        lost.add("max_loras")  # it limits adapters, of which there are none now
+    for name in [name for name in options if name in lost]:
         value = options.pop(name)
         if name in after.does_by_itself:
             rewriting.changes.append(f"engine.options.{name} removed: {rewriting.kind} does it by itself")

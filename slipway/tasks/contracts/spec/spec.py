@@ -6,14 +6,22 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from slipway.tasks.contracts.base import DNS_LABEL, UserDocument
-from slipway.tasks.contracts.engine.engine_kinds import KEPT_FORMATS, EngineTraits, QuantizationFormat, kinds_with
+from slipway.tasks.contracts.engine.engine_kinds import (
+    ENGINE_KINDS,
+    KEPT_FORMATS,
+    ROOM,
+    EngineTraits,
+    QuantizationFormat,
+    kinds_with,
+)
 from slipway.tasks.contracts.notifications import MAX_NOTIFIERS, Notifier
 from slipway.tasks.contracts.schedule import MAX_SCHEDULE_CHARS, asset_of, check_trigger, model_asset
-from slipway.tasks.contracts.spec.engine import Engine
+from slipway.tasks.contracts.spec.engine import Engine, LiveAdapter
 from slipway.tasks.contracts.spec.gate import Gate
 from slipway.tasks.contracts.spec.rollout import Rollout
 from slipway.tasks.contracts.spec.serving import Serving
 from slipway.tasks.contracts.spec_fields import (
+    MAX_ADAPTERS,
     MAX_DRAIN_S,
     MAX_NAME_CHARS,
     MAX_TOKENS,
@@ -98,6 +106,12 @@ class ReleaseSpec(UserDocument):
     serving: Serving = Serving()
     gate: Gate
     rollout: Rollout = Rollout()
+    adapters: tuple[LiveAdapter, ...] = Field(
+        default=(),
+        max_length=MAX_ADAPTERS,
+        exclude_if=lambda adapters: not adapters,  # pods of an older version read releases without them
+        description="LoRA adapters that `slipway adapters` adds to the live release; no part of a release",
+    )
     schedule: str | None = Field(
         default=None,
         max_length=MAX_SCHEDULE_CHARS,
@@ -229,8 +243,37 @@ class ReleaseSpec(UserDocument):
         return self
 
     @model_validator(mode="after")
+    def _adapters_can_be_added_to_the_live_release(self) -> Self:
+        engine, support = self.engine, self.engine.traits.adapters
+        if not self.adapters:
+            return self
+        if support is None or support.fixed_because:
+            why = support.fixed_because if support else "it serves no LoRA adapters"
+            others = [kind for kind, traits in ENGINE_KINDS.items() if ROOM in traits.options]
+            raise ValueError(
+                f"{engine.kind} cannot take adapters while it is live: {why}. Choose engine kind {', '.join(others)}"
+                f"{', or name them in engine.lora' if support else ''}"
+            )
+        if not (engine.room_rank and engine.room):
+            raise ValueError(
+                f"adapters need room in the server, which is fixed when it starts: set engine.options.{ROOM} and "
+                "engine.options.max_loras, and release the model"
+            )
+        if self.serving.group is not None:
+            raise ValueError(f"adapters need a server of the model's own, and group {self.serving.group} shares one")
+        names = [each.name for each in (*engine.lora, *self.adapters)]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"engine.lora and adapters name {', '.join(twice)} twice; requests choose one by its name")
+        if len(names) > engine.room:
+            raise ValueError(
+                f"engine.lora and adapters name {len(names)} adapters, and engine.options.max_loras has room for "
+                f"{engine.room}: raise it and release the model, or remove adapters"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _questions_have_a_template_for_their_arguments(self) -> Self:
-        for question in self.gate.smoke:
+        for question in (*self.gate.smoke, *(one for each in self.adapters for one in each.smoke)):
             self.engine.check_template_arguments("gate.smoke: chat_template_kwargs", question.chat_template_kwargs)
             self.engine.check_template_arguments("gate.smoke: history", question.history)
         if self.gate.quality is not None:
@@ -241,6 +284,7 @@ class ReleaseSpec(UserDocument):
     @model_validator(mode="after")
     def _questions_are_sampled_as_the_engine_can(self) -> Self:
         asked = [("gate.smoke", question) for question in self.gate.smoke]
+        asked += [(f"smoke of adapter {each.name}", question) for each in self.adapters for question in each.smoke]
         for field, parameters in [*asked, *([("gate.quality", self.gate.quality)] if self.gate.quality else [])]:
             if problem := self.engine.sampling_problem(parameters):
                 raise ValueError(f"{field}: {problem}")

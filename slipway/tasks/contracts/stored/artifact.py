@@ -7,9 +7,11 @@ from pydantic import Field, StringConstraints, field_validator
 
 from slipway.tasks.contracts.base import Contract
 
-Stage = Literal["download", "quantize", "build", "assemble", "publish"]
+Stage = Literal["download", "quantize", "build", "assemble", "publish", "adapter"]
 STAGES: tuple[Stage, ...] = ("download", "quantize", "build", "assemble", "publish")
 """In the order of the pipeline; each stage reads the ones before it."""
+ADAPTER: Stage = "adapter"
+"""A LoRA adapter for one release, which it was checked with: no stage of the release itself."""
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Blake3 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -186,6 +188,14 @@ class Layout:
     def revert(self, name: str, run: str) -> str:
         """The result of a run that restored a previous release."""
         return f"{self.root}/releases/{name}/reverts/{run}.json"
+
+    def adapters(self, name: str, release_id: str) -> str:
+        """What adapters a release serves beside those that it was published with."""
+        return f"{self.root}/releases/{name}/{release_id}/adapters.json"
+
+    def adapters_result(self, name: str, run: str, step: str) -> str:
+        """The result of a step of a run that changed a live model's adapters."""
+        return f"{self.root}/releases/{name}/adapters/{run}-{step}.json"
 
     def drill(self, name: str, run: str) -> str:
         """The result of a drill."""

@@ -19,6 +19,8 @@ DAG_RUN_VARIABLE, ENDED_HOLDERS_VARIABLE = "SLIPWAY_DAG_RUN", "SLIPWAY_ENDED_HOL
 
 OWN = "slipway-"
 """Begins the names of leases."""
+ADAPTERS = "adapters__"
+"""Begins the ids of DAGs that change a live model's adapters."""
 DRILLS = "drill__"
 """Begins the ids of DAGs of drills, which a roll-out waits for: they end by themselves within minutes."""
 

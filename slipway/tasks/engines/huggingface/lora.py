@@ -11,15 +11,18 @@ from slipway.tasks.engines.preflight.memory_fit import lora_slots
 def vllm_arguments(spec: ReleaseSpec, ranks: Mapping[str, int]) -> dict[str, Any]:
     """Fields of vLLM's AsyncEngineArgs that make room for adapters; empty without any.
 
-    All of them stay in the host's memory; `max_loras` of them are on the GPU at once.
+    All of them stay in the host's memory; `max_loras` of them are on the GPU at once. Where adapters are added to the
+    live model, the host has room for those of a change beside those that it replaces; vLLM drops the one that was not
+    used for longest (vllm/lora/model_manager.py, LRUCacheLoRAModelManager).
     """
-    if not ranks:
+    room = spec.engine.room_rank
+    if not (ranks or room):
         return {}
     return {
         "enable_lora": True,
         "max_loras": lora_slots(spec),
-        "max_cpu_loras": len(ranks),
-        "max_lora_rank": max_rank(ranks.values(), support_of(spec)),
+        "max_cpu_loras": 2 * spec.engine.room if room else len(ranks),
+        "max_lora_rank": max_rank((*ranks.values(), room), support_of(spec)),
     }
 
 

@@ -250,6 +250,7 @@ class VllmMaker(CheckpointMaker):
         return {
             **checkpoint_values(engine_dir, spec),
             "loras": {name: lora_folder(name) for name in ranks},
+            "lora_room": spec.engine.room_rank > 0,
             "speculation": vllm_speculation(spec),
             "options": {
                 "max_num_batched_tokens": batched_tokens(spec),

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from slipway.tasks.contracts.engine.engine_kinds import ROOM
+from slipway.tasks.contracts.engine.lora_support import MAX_RANK
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.host_cache import HOST_CACHE
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
@@ -30,6 +32,10 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+def _is_rank(value: Any) -> bool:
+    return _is_count(value) and value <= MAX_RANK
+
+
 def _is_size(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MAX_HOST_GIB
 
@@ -54,13 +60,15 @@ OPTIONS: Mapping[str, Option] = {
     "prefix_caching": Option("true or false, true when absent", _is_switch),
     "enforce_eager": Option("true or false, false when absent", _is_switch),
     "max_loras": Option("1 or more, as many as engine.lora names when absent", _is_count),
+    ROOM: Option(f"1 to {MAX_RANK}, no room for adapters of a live model when absent", _is_rank),
     GUIDED_DECODING: Option("xgrammar, none when absent", GUIDED_BACKENDS.__contains__),
 }
 """Whether prompts are wrapped; the cache's share of the memory that the model leaves free (vllm: the server's share of
 the whole GPU); tokens of one step; whether a prompt may be computed in several steps; GiB of the host's memory, for
 each GPU, that keep blocks of the cache which left the GPU; whether prompts that begin alike share their cache; whether
-CUDA graphs are disabled; LoRA adapters on the GPU at once, a request for another one waiting until it is loaded; and
-what makes answers obey a JSON Schema. EngineTraits.options says which kind has which."""
+CUDA graphs are disabled; LoRA adapters on the GPU at once, a request for another one waiting until it is loaded; the
+highest rank of those that are added to the live model; and what makes answers obey a JSON Schema. EngineTraits.options
+says which kind has which."""
 
 
 def check_options(spec: ReleaseSpec) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from slipway.tasks.contracts.engine.engine_kinds import kinds_with_adapters
+from slipway.tasks.contracts.engine.engine_kinds import ROOM, kinds_with_adapters
 from slipway.tasks.contracts.engine.lora_support import LoraSupport
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.spec.engine import Lora
@@ -71,12 +71,17 @@ def check_loras(spec: ReleaseSpec, documents: Documents) -> None:
     Raises:
         InputError: which adapter, and what is wrong with it; or max_loras is set without adapters.
     """
-    if "max_loras" in spec.engine.options and not spec.engine.lora:
+    if "max_loras" in spec.engine.options and not (spec.engine.lora or spec.engine.room_rank):
         raise InputError(
             "engine.options.max_loras has no effect: engine.lora names no adapter",
-            remedy="Remove the option, or name adapters.",
+            remedy=f"Remove the option, name adapters, or set {ROOM} for adapters that are added to the live model.",
         )
-    if not spec.engine.lora:
+    if spec.engine.room_rank and not spec.engine.room:
+        raise InputError(
+            f"engine.options.{ROOM} makes room for adapters, and it is not said for how many",
+            remedy="Set engine.options.max_loras.",
+        )
+    if not (spec.engine.lora or spec.engine.room_rank):
         return
     support = support_of(spec)
     check_base(spec, support, documents)
@@ -100,11 +105,12 @@ def support_of(spec: ReleaseSpec) -> LoraSupport:
 
 
 def highest_rank(spec: ReleaseSpec, documents: Documents) -> int:
-    """The rank that the runtime makes room for with the spec's adapters; 0 without any."""
-    if not spec.engine.lora:
+    """The rank that the runtime makes room for, with the spec's adapters or for later ones; 0 without any."""
+    if not (spec.engine.lora or spec.engine.room_rank):
         return 0
     support = support_of(spec)
-    return max_rank((rank_of(adapter, _config(adapter, documents), support) for adapter in spec.engine.lora), support)
+    ranks = [rank_of(adapter, _config(adapter, documents), support) for adapter in spec.engine.lora]
+    return max_rank((*ranks, spec.engine.room_rank), support)
 
 
 def max_rank(ranks: Iterable[int], support: LoraSupport) -> int:

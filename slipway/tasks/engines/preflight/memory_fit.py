@@ -90,6 +90,8 @@ def batched_tokens(spec: ReleaseSpec) -> int:
 def lora_slots(spec: ReleaseSpec) -> int:
     """How many LoRA adapters are on a GPU at once: all, unless the spec says fewer or a batch cannot hold as many."""
     limit, adapters = spec.engine.options.get("max_loras"), len(spec.engine.lora)
+    if spec.engine.room_rank:
+        return min(spec.engine.max_batch_size, spec.engine.room)
     return min(adapters, spec.engine.max_batch_size, int(limit) if limit else adapters)
 
 

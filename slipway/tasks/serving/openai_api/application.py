@@ -44,7 +44,7 @@ OWN, PAGE_TIMEOUT = "own", ClientTimeout(total=5)
 class Routes:
     """The handlers of one release, or of one combination of a group's releases."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the process was started with
         self,
         models: Models,
         names: Sequence[str],
@@ -54,15 +54,18 @@ class Routes:
         names_clients: bool = False,
         quotas: Mapping[str, int] | None = None,
         turns: Turns = EVERYBODYS,
+        *,
+        adapters: Path | None = None,
     ) -> None:
         """`clock` gives seconds from any fixed moment; `others` are the sockets of processes that share the work.
 
         With `names_clients`, the front says whose key a request had; otherwise a header that does so is a stranger's.
         `quotas` are tokens a minute by those names, which take `turns` at the models.
+        `adapters` is the folder of those that come and go while the model is live.
         """
         self._models, self._release = models, release
         self._others, self._names_clients = tuple(others), names_clients
-        self._catalogue, self._generation = Catalogue(models, names), Generation(models, clock, quotas, turns)
+        self._catalogue, self._generation = Catalogue(models, names, adapters), Generation(models, clock, quotas, turns)
 
     def application(self) -> web.Application:
         """The application, which answers every error in OpenAI's form."""

@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N/M",
         help="share the models out by client: they answer N requests at once, and M may be here",
     )
+    parser.add_argument("--adapters", type=Path, help="folder of the adapters that come and go while the model is live")
     parser.add_argument("--model", action="append", required=True, help="name of a model; repeat it for several")
 
 
@@ -131,6 +132,7 @@ async def _serve(parsed: argparse.Namespace, socket: Path) -> None:
             names_clients=parsed.clients,
             quotas=dict(parsed.tokens_per_minute),
             turns=Turns(*parsed.turns) if parsed.turns else EVERYBODYS,
+            adapters=parsed.adapters,
         )
         runner = web.AppRunner(
             routes.application(),

@@ -31,6 +31,7 @@ from slipway.tasks.serving.rendered import commands, front, load_balancer
 from slipway.tasks.serving.rendered import templates as template_files
 from slipway.tasks.serving.rendered.commands import PORTS, TRITON_PORTS, Server
 from slipway.tasks.serving.rendered.front_routes import limits_of
+from slipway.tasks.serving.rendered.paths import ADAPTERS_ROOT
 
 __all__ = ["GPU_PRODUCT", "GPU_RESOURCE", "MANIFEST", "PORTS", "deployment", "service"]
 
@@ -62,6 +63,9 @@ NCCL = {"NCCL_DEBUG": "WARN", "NCCL_IGNORE_DISABLED_P2P": "1"}
 """Environment of servers with several GPUs: say why a connection fails; GPUs without peer access use shared memory."""
 EFA = {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0"}
 """Environment of servers over nodes with EFA; huge pages would have to be reserved on the nodes."""
+
+FOLLOWING = {"folder": ADAPTERS_ROOT, "cpu": "20m", "memory": "128Mi", "memory_limit": "256Mi"}
+"""The container that follows the adapters of a live release, which its server was started with room for."""
 
 Document = dict[str, Any]
 
@@ -99,6 +103,7 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
         "fetched": [{"name": "fetch-repository", "release_uri": release_uri}],
         **_running(resolved),
         **pod_values(site, where),
+        "adapters": FOLLOWING if spec.engine.room_rank else None,
         **front.values(
             site,
             templates,
@@ -188,6 +193,7 @@ def pod_values(site: Site, where: Placement) -> dict[str, Any]:
         "volumes": volumes(folders, where.shape.scratch, where.shape.gpus, _neighbours(where)),
         "environment": {**(NCCL if where.ranks > 1 else {}), **(EFA if where.efa else {})},
         "credentials_secret": site.object_store.credentials_secret,
+        "adapters": None,
     }
 
 

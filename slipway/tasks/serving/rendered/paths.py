@@ -4,6 +4,9 @@ REPOSITORY_ROOT = "/models/repository"
 """Where the init container of a serving pod puts the Triton repository: backends of TensorRT-LLM and vLLM take absolute
 paths only (triton-inference-server/tensorrtllm_backend#181)."""
 
+ADAPTERS_ROOT = "/models/adapters"
+"""Where a pod has the adapters that are added to its live release."""
+
 MODEL_VERSION = "1"
 """The one version of each Triton model."""
 

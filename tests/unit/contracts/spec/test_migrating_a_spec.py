@@ -50,6 +50,7 @@ OPTIONS = {
     "prefix_caching": True,
     "enforce_eager": True,
     "max_loras": 1,
+    "max_lora_rank": 8,
     "guided_decoding_backend": "xgrammar",
 }
 LORA = [{"name": "a", "repo": "org/a"}]

@@ -256,6 +256,10 @@ NOT_READ = {
     "gate.harness.": "api concurrency",
     "gate.harness.tasks.": "task questions samples num_fewshot max_tokens metric filter at_least max_drop_of_live min_count",
     "gate.expect.": "metric quantile concurrency request_rate at_most at_least at_most_ratio at_least_ratio of min_count",
+    "adapters.": "name repo revision",
+    "adapters.smoke.": "match min_similarity seed stop top_p top_k min_tokens presence_penalty frequency_penalty "
+    "repetition_penalty bad_words temperature prompt answer max_tokens lora chat_template_kwargs",
+    "adapters.smoke.history.": "role content",
     "rollout.": "strategy steps mirror bake_s keep surge approval",
     "rollout.canary.": "min_requests extra_errors slowdown blind_looks",
     "rollout.drill.": "schedule request_rate seconds",

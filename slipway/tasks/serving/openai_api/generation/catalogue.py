@@ -1,15 +1,20 @@
 """The models that clients may name, as Triton has them."""
 
+import json
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Protocol
 
 from slipway.tasks.contracts.errors import UnavailableError
 from slipway.tasks.serving.openai_api.generation.inputs import ServedModel, served_model
 from slipway.tasks.serving.openai_api.generation.lora_models import ModelName, loras_of
 from slipway.tasks.serving.openai_api.http.errors import ApiError
+
+ADAPTERS_FILE = "adapters.json"
+"""What slipway/tasks/serving/pod/adapter_files.py writes of the adapters that come and go while the model is live."""
 
 
 class Models(Protocol):
@@ -39,8 +44,9 @@ class Models(Protocol):
 class Catalogue:
     """The models of one release, or of one combination of a group's releases, and their adapters."""
 
-    def __init__(self, models: Models, names: Sequence[str]) -> None:
-        self._models, self.names = models, tuple(names)
+    def __init__(self, models: Models, names: Sequence[str], adapters: Path | None = None) -> None:
+        """`adapters`: the folder of those that come and go while the model is live, if there are any."""
+        self._models, self.names, self._folder = models, tuple(names), adapters
         self._known: dict[str, tuple[ServedModel, tuple[str, ...]]] = {}
         self._created = int(time.time())
 
@@ -82,8 +88,9 @@ class Catalogue:
         if name.base in self.names and name.adapter is None:
             return
         adapters = (await self._read(name.base))[1] if name.base in self.names else ()
-        if name.adapter not in adapters:
-            there = [*self.names, *(str(ModelName(name.base, adapter)) for adapter in adapters)]
+        answered, listed = self._live() if name.base in self.names else ((), ())
+        if name.adapter not in (*adapters, *answered):
+            there = [*self.names, *(str(ModelName(name.base, adapter)) for adapter in sorted((*adapters, *listed)))]
             raise ApiError(
                 f"the model {str(name)[:64]!r} does not exist; there is {', '.join(there)}.",
                 param="model",
@@ -92,14 +99,24 @@ class Catalogue:
             )
 
     async def _adapters(self, name: str) -> tuple[str, ...]:
-        """Names of the model's adapters; none as long as Triton has not loaded it."""
+        """Names of the model's adapters that are listed; none as long as Triton has not loaded it."""
         try:
-            return (await self._read(name))[1]
+            return tuple(sorted((*(await self._read(name))[1], *self._live()[1])))
         except UnavailableError:
             return ()
 
+    def _live(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The adapters that come and go: those that the model answers to, and those of them that are listed."""
+        if self._folder is None:
+            return (), ()
+        try:
+            document = json.loads((self._folder / ADAPTERS_FILE).read_bytes())
+        except FileNotFoundError:
+            return (), ()
+        return tuple(document["names"]), tuple(document["listed"])
+
     async def _read(self, name: str) -> tuple[ServedModel, tuple[str, ...]]:
-        """The model and its adapters by its configuration, read once: the repository of a pod never changes."""
+        """The model and the adapters of its release, read once: the repository of a pod never changes."""
         if name not in self._known:
             config = await self._models.config(name)
             self._known[name] = await self._with_limits(served_model(config)), loras_of(config)

@@ -1,0 +1,183 @@
+"""Changes the adapters of a live release: at one pod, then at every one, and only then for clients.
+
+The pods follow a document (slipway/tasks/serving/pod/adapter_files.py). Whether they have taken it up is asked of each
+of them, with a question to the adapter itself.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.load.served_traffic import ServedTraffic
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
+from slipway.tasks.contracts.measured.measurement import AnswerRow
+from slipway.tasks.contracts.spec.question import SmokeQuestion
+from slipway.tasks.contracts.stored.adapters import MARK, Adapters, AdapterSet, Trial
+from slipway.tasks.rollout.act.channel_store import SwappedDocument
+from slipway.tasks.rollout.act.reconciler import RolloutReconciler
+from slipway.tasks.rollout.decide.adapters import AdapterMove, next_move
+from slipway.tasks.serving.rendered.commands import PORTS
+from slipway.tasks.serving.rendered.front import STATS_PORT
+from slipway.tasks.serving.rendered.questions import TIMEOUT_S, request_of, timeout_s, with_tokens
+
+MOST_MOVES = 10
+SETTLE_S = 5.0
+"""Longer than a pod takes to see a change (adapter_files.LOOK_S): one that becomes ready later has seen it."""
+LOOK_S = 1.0
+LOAD_S = 300.0
+"""For a pod to bring adapters from the store and load them, some hundred MB at most."""
+MARK_BYTES = 8
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class AdapterRollout:
+    """One run's change. `questions`: those of each adapter, by its name; they are asked where `gated`."""
+
+    live: RolloutReconciler
+    questions: Mapping[str, Sequence[SmokeQuestion]]
+    gated: bool = True
+    rows: list[AnswerRow] = field(default_factory=list)
+    """The answers that the gate got."""
+
+    @property
+    def document(self) -> SwappedDocument[Adapters]:
+        """What the pods follow."""
+        workspace, release = self.live.workspace, self.live.release
+        uri = workspace.layout.adapters(release.spec.name, release.id)
+        return SwappedDocument(workspace.store, uri, Adapters(release_id=release.id), workspace.clock)
+
+    @property
+    def traffic(self) -> ServedTraffic:
+        """The pods of the release."""
+        live = self.live
+        return live.workspace.traffic(live.cluster, live.model, PORTS["metrics"], STATS_PORT)
+
+    def reach(self, change: AdapterSet) -> bool:
+        """Move until names mean what `change` says and are listed; False where a new adapter did not pass its gate.
+
+        Raises:
+            UnavailableError: a pod did not load an adapter in time, or none is ready. Clients notice nothing.
+        """
+        for _ in range(MOST_MOVES):
+            document, pods = self.document.read(), self._pods()
+            move = next_move(document, change.adapters, self.live.run, sorted(pods))
+            if move is None:
+                return True
+            log.info("adapters of %s: %s", self.live.release.id, move)
+            if not self._make(move, document, change, pods):
+                return False
+        raise PipelineError(
+            f"the adapters of {self.live.release.id} did not change within {MOST_MOVES} moves",
+            remedy="Check whether something else writes them.",
+        )
+
+    def _make(
+        self, move: AdapterMove, document: Adapters, change: AdapterSet, pods: Mapping[str, ServiceAddress]
+    ) -> bool:
+        trial, swap = document.trial, self.document.swap
+        match move:
+            case AdapterMove.TRY:
+                pod = min(pods) if self.gated else None
+                tried = Trial(
+                    adapters=document.missing(change.adapters),
+                    run=self.live.run,
+                    mark=secrets.token_hex(MARK_BYTES),
+                    pod=pod,
+                )
+                swap(lambda now: now.tried(tried))
+            case AdapterMove.GATE:
+                assert trial is not None
+                assert trial.pod is not None
+                if not self._passes(trial, trial.pod):
+                    swap(lambda now: now.tried(None))
+                    return False
+                swap(lambda now: now.tried(trial.model_copy(update={"pod": None})))
+            case AdapterMove.NAME:
+                if trial is not None and document.missing(change.adapters):
+                    self._await_everywhere([trial.label(entry) for entry in trial.adapters])
+                swap(lambda now: now.meaning(change))
+            case AdapterMove.LIST:
+                before = {entry.name for each in document.sets[1:2] for entry in each.adapters}
+                self._await_everywhere(
+                    [entry.version for entry in document.current], gone=sorted(before - set(document.names))
+                )
+                swap(lambda now: now.listing())
+            case AdapterMove.FORGET:
+                swap(lambda now: now.tried(None))
+        return True
+
+    def _passes(self, trial: Trial, pod: str) -> bool:
+        """Whether each adapter answers its questions at the pod, and the release still answers its own."""
+        try:
+            self._await(
+                lambda: {pod: self._pods()[pod]} if pod in self._pods() else {}, map(trial.label, trial.adapters)
+            )
+        except UnavailableError:
+            self.document.swap(lambda now: now.tried(None))
+            raise
+        address, release = self._pods()[pod], self.live.release
+        asked = [*release.spec.gate.smoke]
+        for entry in trial.adapters:
+            own = self.questions[entry.name]
+            asked += [each.model_copy(update={"lora": trial.label(entry)}) for each in own]
+        self.rows = [self._answered(address, with_tokens(each, release)) for each in asked]
+        return all(row.ok for row in self.rows)
+
+    def _answered(self, address: ServiceAddress, question: SmokeQuestion) -> AnswerRow:
+        request = request_of(question)
+        row = {"suite": "smoke", "prompt": question.prompt, "expected": question.answer}
+        lora = question.lora.partition(MARK)[0] if question.lora else None
+        try:
+            text, _ = self.traffic.ask(address, request, timeout_s(request))
+        except InputError as error:
+            return AnswerRow.model_validate({**row, "lora": lora, "answer": "", "ok": False, "error": str(error)})
+        return AnswerRow.model_validate({**row, "lora": lora, "answer": text, "ok": question.accepts(text)})
+
+    def _await_everywhere(self, labels: Sequence[str], gone: Sequence[str] = ()) -> None:
+        """Wait until every ready pod answers to these names, and refuses those that are gone."""
+        self.live.workspace.clock.sleep(SETTLE_S)
+        self._await(self._pods, labels, gone)
+
+    def _await(
+        self,
+        pods: Callable[[], Mapping[str, ServiceAddress]],
+        labels: Iterable[str],
+        gone: Sequence[str] = (),
+    ) -> None:
+        clock, wanted = self.live.workspace.clock, list(labels)
+        began = clock.monotonic()
+        while problem := self._problem(pods(), wanted, gone):
+            if clock.monotonic() - began > LOAD_S:
+                raise UnavailableError(
+                    f"the pods of {self.live.release.id} did not take up the adapters in {LOAD_S:.0f} s",
+                    found=problem,
+                    expected="an answer of every ready pod",
+                    remedy="See the logs of the containers adapters and triton there. The next try goes on.",
+                )
+            clock.sleep(LOOK_S)
+
+    def _problem(self, pods: Mapping[str, ServiceAddress], wanted: Sequence[str], gone: Sequence[str]) -> str:
+        if not pods:
+            return "no ready pod"
+        for pod, address in pods.items():
+            for name in (*wanted, *gone):
+                if problem := self._problem_at(address, name, answers=name in wanted):
+                    return f"{pod}: {problem}"
+        return ""
+
+    def _problem_at(self, address: ServiceAddress, name: str, *, answers: bool) -> str:
+        try:
+            self.traffic.ask(address, GenerateRequest("Hello", 1, lora=name), TIMEOUT_S)
+        except InputError as error:
+            return str(error) if answers else ""
+        except UnavailableError as error:
+            return str(error)
+        return "" if answers else f"it still answers to {name}"
+
+    def _pods(self) -> Mapping[str, ServiceAddress]:
+        return self.traffic.pods(self.live.target.release_pods, PORTS)

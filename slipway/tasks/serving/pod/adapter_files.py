@@ -1,0 +1,87 @@
+"""The adapters of a live release in a serving pod: their files, and a document that tells its processes what is there.
+
+The init container looks once, so that the server starts with what its neighbours have. Another container goes on
+looking. What the store cannot tell leaves everything as it is.
+"""
+
+import logging
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.contracts.base import canonical_json, read_contract_json
+from slipway.tasks.contracts.errors import InputError, PipelineError
+from slipway.tasks.contracts.stored.adapters import Adapters
+from slipway.tasks.contracts.stored.artifact import ADAPTER, Manifest
+from slipway.tasks.contracts.stored.release import Release
+
+FILE = "adapters.json"
+"""Read by model_repository_templates/vllm/model/1/live_adapters.py and by OpenAI's API."""
+LOOK_S = 2.0
+"""Within this time a change of the document is seen, where the store answers."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class AdapterFiles:
+    """The files of one pod. `folder` has the document, and each adapter in a folder with its key as name."""
+
+    release: Release
+    workspace: Workspace
+    folder: Path
+    pod: str
+    _seen: bytes | None = field(default=None)
+
+    def look(self) -> None:
+        """Bring the files that are missing, then change what names mean, then remove what nobody needs.
+
+        Raises:
+            InputError: an adapter is missing, or no accepted key signed it for this release.
+            UnavailableError: the object store does not answer.
+        """
+        data = self._read()
+        if data == self._seen:
+            return
+        document = read_contract_json(Adapters, data, FILE) if data else Adapters(release_id=self.release.id)
+        labels = document.labels(self.pod)
+        for key in sorted(set(labels.values())):
+            self.workspace.artifacts.fetch(ADAPTER, key, self.folder / key, check=self._check)
+        self._write({"labels": labels, "names": document.names, "listed": document.listed})
+        for old in self.folder.iterdir():
+            if old.is_dir() and old.name not in document.needed:
+                shutil.rmtree(old)
+        self._seen = data
+        log.info("adapters: %s", ", ".join(entry.words for entry in document.current) or "none")
+
+    def follow(self) -> None:
+        """Look until the process is told to end."""
+        while True:
+            try:
+                self.look()
+            except PipelineError as error:
+                log.warning("adapters stay as they are: %s", error)
+            self.workspace.clock.sleep(LOOK_S)
+
+    def _read(self) -> bytes:
+        """The document; empty where there is none. S3 answers a pod 403 for an object that does not exist."""
+        uri = self.workspace.layout.adapters(self.release.spec.name, self.release.id)
+        try:
+            return self.workspace.store.read_bytes(uri)
+        except InputError:
+            if self._seen:
+                raise
+            return b""
+
+    def _check(self, manifest: Manifest) -> None:
+        signing, signatures = self.workspace.site.signing, self.workspace.signatures
+        if signing and signing.verifies and signatures is not None:
+            signatures.verify(self.release.id, manifest)
+
+    def _write(self, document: dict[str, Any]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        partial = self.folder / f".{FILE}"
+        partial.write_bytes(canonical_json(document))
+        partial.replace(self.folder / FILE)
