@@ -6,11 +6,11 @@ import typer
 
 from slipway.cli.airflow.patience import patiently
 from slipway.cli.arguments import Name, RunId, Timeout, settings_of
+from slipway.cli.console import console_on
 from slipway.cli.exit_codes import DONE
 from slipway.cli.runs.fleets import refuse_fleet
 from slipway.cli.runs.outcome import Outcome, outcome_of
 from slipway.cli.runs.releases import announce, end, followed, start
-from slipway.cli.runs.screens import console_on
 from slipway.tasks.contracts.stored.lease import ADAPTERS
 from slipway.tasks.contracts.stored.release import PREVIOUS
 
