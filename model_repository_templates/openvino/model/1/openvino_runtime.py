@@ -39,6 +39,7 @@ class OpenVinoRuntime:
     def __init__(self, pipeline: Any, scorer: PromptScorer | None = None) -> None:
         self._pipeline, self._scorer = pipeline, scorer
         self._vocabulary = 1 + max(pipeline.get_tokenizer().get_vocab().values())
+        self._end: int = pipeline.get_tokenizer().get_eos_token_id()
         self._handles: dict[int, Any] = {}
         self._reporting: set[int] = set()
         """Requests that want log-probabilities."""
@@ -74,11 +75,15 @@ class OpenVinoRuntime:
         self._handles[number] = self._pipeline.add_request(number, ids, config)
 
     def _ended_as_the_model_says(self) -> Any:
-        """A generation config with GenAI's defaults: the model's may ask for beams, which end the pipeline."""
+        """A generation config with GenAI's defaults: the model's may ask for beams, which end the pipeline.
+
+        The tokenizer's own end counts beside those of the model's, of which GenAI takes either.
+        """
         import openvino_genai as genai
 
         own, config = self._pipeline.get_config(), genai.GenerationConfig()
-        config.eos_token_id, config.stop_token_ids = own.eos_token_id, own.stop_token_ids
+        own_end = {self._end} if self._end >= 0 else set()
+        config.eos_token_id, config.stop_token_ids = own.eos_token_id, own.stop_token_ids | own_end
         return config
 
     def _control(self, config: Any, controls: Controls) -> None:

@@ -109,13 +109,17 @@ class HuggingFaceTokenizer:
         return list(self._tokenizer.decode_batch([list(sequence) for sequence in sequences]))
 
     def _ends(self, folder: Path, ids: int | list[int] | None, token: str | None) -> tuple[int, ...]:
-        """generation_config.json has the last word: a chat model ends its turn with more than one token."""
-        if ids is not None:
-            return (ids,) if isinstance(ids, int) else tuple(ids)
-        found = self._tokenizer.token_to_id(token) if token else None
-        if found is None:
+        """What generation_config.json names, and the tokenizer's own end, as vLLM has it.
+
+        Either may be the only one that a chat model ends its turns with (vllm/sampling_params.py at v0.24.0,
+        update_from_generation_config).
+        """
+        named = [] if ids is None else [ids] if isinstance(ids, int) else list(ids)
+        own = self._tokenizer.token_to_id(token) if token else None
+        found = tuple(dict.fromkeys([*named, *([] if own is None else [own])]))
+        if not found:
             raise SettingsError(
                 f"{folder} does not say what ends an answer; expected eos_token_id in generation_config.json or "
                 "eos_token in tokenizer_config.json."
             )
-        return (found,)
+        return found

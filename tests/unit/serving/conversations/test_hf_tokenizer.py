@@ -62,7 +62,15 @@ def test_text_comes_back_without_special_tokens():
 def test_an_answer_ends_with_whatever_the_generation_config_names(folder):
     change(folder / "generation_config.json", eos_token_id=[1, 4])
 
-    assert HuggingFaceTokenizer(folder, chat=True).end_ids == (1, 4)
+    assert HuggingFaceTokenizer(folder, chat=True).end_ids == tuple(dict.fromkeys([1, 4, EOS]))
+
+
+@pytest.mark.parametrize("named", [4, [4], []])
+def test_the_tokenizers_own_end_counts_beside_those_that_the_generation_config_names(folder, named):
+    """A chat model's may name the end of texts alone, while its turns end with the tokenizer's."""
+    change(folder / "generation_config.json", eos_token_id=named)
+
+    assert HuggingFaceTokenizer(folder, chat=True).end_ids == ((4, EOS) if named else (EOS,))
 
 
 def test_without_a_generation_config_the_tokenizers_own_end_counts(folder):

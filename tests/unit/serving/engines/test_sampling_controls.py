@@ -174,8 +174,28 @@ class Pipeline:
     def get_tokenizer(self):
         return self
 
+    end = 5
+
     def get_vocab(self):
         return {str(token): token for token in range(10)}
+
+    def get_eos_token_id(self):
+        return self.end
+
+    def get_config(self):
+        config = GenerationConfig()
+        config.set_eos_token_id(3)
+        return config
+
+
+@pytest.mark.parametrize(("end", "ends"), [(5, {3, 5}), (3, {3}), (-1, {3})])
+def test_openvino_ends_with_the_tokenizers_own_end_too(end, ends):
+    pipeline = Pipeline()
+    pipeline.end = end
+
+    config = OpenVinoRuntime(pipeline)._ended_as_the_model_says()
+
+    assert (config.eos_token_id, config.stop_token_ids) == (3, ends)
 
 
 @pytest.mark.parametrize("samples", [False, True])
