@@ -25,6 +25,10 @@ def of(**fields):
             {"rope_scaling": {**YARN, "rope_type": "telechat3-yarn", "original_max_position_embeddings": 8192}},
             *(32768, 131072, 32768),
         ),
+        (
+            {"rope_scaling": {**YARN, "rope_type": "deepseek_yarn", "original_max_position_embeddings": 8192}},
+            *(32768, 131072, 32768),
+        ),
         ({"rope_scaling": {"type": "linear", "factor": 2.0}}, 65536, 65536, 65536),
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, 65536, 65536, 65536),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, 32768, 32768, 32768),

@@ -82,7 +82,7 @@ class ChatTemplate:
         messages = messages if self._names_developer else _without_developer(messages)
         check_tools(self._source, messages, tools)
         effort = with_effort(self._source, arguments or {}, thinks=self.thought_marks is not None)
-        named = {**effort, **({"tools": tools} if tools else {})}
+        named = {**effort, "tools": list(tools) or None, "documents": None}  # defined, as transformers renders
         parted = [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in messages]
         given = {**self._given, **named, "messages": parted if self._in_parts else messages}
         try:

@@ -28,9 +28,9 @@ NOT_SCALED_BY_TENSORRT_LLM = frozenset({*NOT_SCALED_BY_VLLM, "yarn"})
 """Kinds of scaling that are part of the stated positions (vllm/config/model.py, _get_and_verify_max_len;
 tensorrt_llm/_torch/models/modeling_utils.py, infer_max_seq_len, near 1.2)."""
 
-FROM_ORIGINAL = frozenset({"yarn", "telechat3-yarn"})
-"""Kinds whose factor multiplies the original positions. vLLM up to 0.27.1 multiplies those of telechat3-yarn twice, and
-reads behind its table of positions (vllm-project/vllm pull request 55116)."""
+FROM_ORIGINAL = frozenset({"yarn", "telechat3-yarn", "deepseek_yarn"})
+"""Kinds whose factor multiplies the original positions. vLLM up to 0.32.0 multiplies the stated ones of the last two,
+which are scaled already, and reads behind its table of positions (vllm-project/vllm pull requests 55116, 56446)."""
 
 
 def check_limits(spec: ReleaseSpec, config: Fields) -> None:

@@ -148,3 +148,21 @@ def test_a_question_with_which_a_template_fails_is_refused(failure):
 def test_a_template_that_fails_with_every_question_is_refused_when_the_model_is_loaded():
     with pytest.raises(SettingsError, match="division by zero"):
         ChatTemplate("{{ 1 / 0 }}", {})
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% if tools is not none %}tools{% endif %}{{ messages[0].content }}",
+        "{{ messages[0].content }}{% if tools is defined and tools is not none %}tools{% endif %}",
+        "{% if documents is not none %}documents{% endif %}{{ messages[0].content }}",
+        "{% if tools is none and documents is none %}plain {% endif %}{{ messages[0].content }}{{ tools | tojson }}",
+    ],
+)
+def test_what_is_not_given_is_none_as_transformers_renders(template):
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    messages = [{"role": "user", "content": "Hello"}]
+    (theirs,), _ = render_jinja_template([messages], chat_template=template, add_generation_prompt=True)
+
+    assert ChatTemplate(template, {}).render(messages) == theirs
