@@ -241,3 +241,50 @@ def test_a_format_of_single_layers_that_vllm_would_take_for_16_bits_is_refused(l
 
     with refused(what="formats of single layers", found=found, expected="FP8, NVFP4, W4A16_NVFP4"):
         plan(Brought(in_modelopt("MIXED_PRECISION", quantized_layers=whole)), "vllm", H100)
+
+
+OF_FP8 = {"weights": {"num_bits": 8, "type": "float", "strategy": "channel"}, "format": "float-quantized"}
+OF_NVFP4 = {"weights": {"num_bits": 4, "type": "float", "strategy": "tensor_group"}, "format": "nvfp4-pack-quantized"}
+
+
+def in_groups(first, second, **fields):
+    """Two groups of layers, each in a format of its own."""
+    groups = {"group_0": {"targets": first, **OF_FP8}, "group_1": {"targets": second, **OF_NVFP4}}
+    return stated("compressed-tensors", config_groups=groups, format="mixed-precision", **fields)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (["re:.*self_attn.*"], ["re:.*mlp.*"]),
+        (["Linear"], ["re:.*mlp.*"]),
+        (WHOLE, ["re:.*mlp.*"]),
+        (["Linear"], ["re:.*down_proj"]),
+        ([*WHOLE, "lm_head"], ["re:.*mlp.*"]),
+    ],
+)
+def test_groups_of_layers_in_several_formats_are_served(first, second):
+    plan(Brought(in_groups(first, second, ignore=["lm_head"]), gib=6), "vllm", H100)
+
+
+def test_every_format_of_several_groups_has_to_be_served():
+    with refused(what="format compressed-tensors fp8"):
+        plan(Brought(in_groups(["re:.*self_attn.*"], ["re:.*mlp.*"]), gib=6), "llmapi", H100)
+    with refused(what="format compressed-tensors int8"):
+        config = in_groups(["re:.*self_attn.*"], ["re:.*mlp.*"])
+        int8 = {"num_bits": 8, "type": "int"}
+        config["quantization_config"]["config_groups"]["group_0"] |= {"weights": int8, "input_activations": int8}
+        plan(Brought(config, gib=6), "vllm", "NVIDIA-B200")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "named"),
+    [
+        (["Linear"], ["re:.*q_proj"], "has a group for q_proj of model.layers.N.self_attn without k_proj, v_proj"),
+        (["Linear"], WHOLE, "has a group for q_proj, k_proj, v_proj of model.layers.3.self_attn, and vLLM looks for"),
+        (["re:.*gate_proj"], ["re:.*up_proj"], "has a group for gate_proj of model.layers.N.mlp without up_proj"),
+    ],
+)
+def test_a_group_has_all_parts_of_a_fused_layer(first, second, named):
+    with refused(what="as one layer", found=named):
+        plan(Brought(in_groups(first, second), gib=6), "vllm", H100)

@@ -37,7 +37,7 @@ from slipway.tasks.engines.preflight.hub_metadata import (
 )
 from slipway.tasks.engines.preflight.known_classes import check_known_class, served_through_transformers
 from slipway.tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
-from slipway.tasks.engines.preflight.source_formats import name_of
+from slipway.tasks.engines.preflight.source_formats import names_of
 from slipway.tasks.engines.protocol import EnginePlanner
 from slipway.tasks.engines.upstream.tables import table_of
 
@@ -114,14 +114,14 @@ class CheckpointPlanner(EnginePlanner):
         }
 
 
-def source_format(documents: Documents) -> tuple[str, Sequence[Row]] | None:
-    """The format of a checkpoint that is already quantized, and the table that has it; None if it is not."""
+def source_formats(documents: Documents) -> tuple[Sequence[str], Sequence[Row]]:
+    """The formats of a checkpoint that is already quantized, and the table that has them; none if it is not."""
     if quantization_of(documents) is None:
-        return None
+        return (), AS_IT_IS
     if algorithm := modelopt_algorithm(documents):
         known = FORMAT_OF_ALGO.get(algorithm)
-        return (known, FORMATS) if known else (f"modelopt {algorithm.upper()}", AS_IT_IS)
-    return name_of(stated_quantization(documents) or {}), AS_IT_IS
+        return ((known,), FORMATS) if known else ((f"modelopt {algorithm.upper()}",), AS_IT_IS)
+    return names_of(stated_quantization(documents) or {}), AS_IT_IS
 
 
 def check_quantized_source(release: ResolvedRelease, source: Source, documents: Documents) -> None:
@@ -130,16 +130,17 @@ def check_quantized_source(release: ResolvedRelease, source: Source, documents: 
     Raises:
         InputError: the format, which ones the GPU serves, and which GPUs this one needs.
     """
-    if named := source_format(documents):
+    names, rows = source_formats(documents)
+    if names:
         algorithm = modelopt_algorithm(documents)
         of_modelopt = f" ({algorithm})" if algorithm else ""
         field = f"{source.name} is already quantized{of_modelopt}: format"
         kind, gpu, architecture = release.spec.engine.kind, release.gpu.name, release.gpu.facts.architecture
         check_algorithm(release, source, algorithm)
         check_layers_algorithms(release, source, documents)
-        name, rows = named
-        known = any((row.kind, row.format) == (kind, name) for row in rows)
-        check_served(field, name, rows if known else (*FORMATS, *AS_IT_IS), kind, gpu, architecture)
+        for name in names:
+            known = any((row.kind, row.format) == (kind, name) for row in rows)
+            check_served(field, name, rows if known else (*FORMATS, *AS_IT_IS), kind, gpu, architecture)
         cache = stated_cache(documents)
         if cache is not None and release.spec.quantization.kv_cache == "none":
             check_served(f"{source.name} asks for a KV cache in", cache, KV_CACHES, kind, gpu, architecture)
@@ -197,9 +198,11 @@ def format_warnings(release: ResolvedRelease, source: Source, documents: Documen
             f"quantization.kv_cache {kv_cache} without quantized weights: keys and values are stored with scale 1.0 "
             "unless the checkpoint holds scales; nothing is calibrated, so compare answers with kv_cache none"
         )
-    named = source_format(documents) if format_ == "none" else None
-    what = f"{source.repo} is in {named[0]}" if named else f"quantization.format {format_}"
-    if only_weights(*(named or (format_, FORMATS)), kind, gpu.facts.architecture):
+    names, rows = source_formats(documents) if format_ == "none" else ((), AS_IT_IS)
+    for name, table in [(name, rows) for name in names] or [(format_, FORMATS)]:
+        if not only_weights(name, table, kind, gpu.facts.architecture):
+            continue
+        what = f"{source.repo} is in {name}" if names else f"quantization.format {format_}"
         warnings.append(
             f"{what}, for which {gpu.name} ({gpu.facts.architecture}) has no arithmetic: {kind} stores weights in it "
             "and computes in 16 bits, which saves memory and no time"

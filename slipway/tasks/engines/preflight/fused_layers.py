@@ -4,7 +4,7 @@ vLLM computes the projections of queries, keys and values as one layer, and othe
 a class), and asks the checkpoint's configuration about that one layer. Each method has its own way to name the layers
 that it leaves out, and its own way to find the parts of a fused one among them:
 
-- compressed-tensors: should_ignore_layer of compressed_tensors/utils.py.
+- compressed-tensors: should_ignore_layer and find_matched_target of compressed_tensors/utils.py.
 - fp8 and awq: is_layer_skipped of utils/quant_utils.py, by whole names and by parts of names.
 - ModelOpt: is_layer_excluded of modelopt.py. It knows the parts by whole names alone: of a wildcard that names a part,
   it finds no fused layer, and loads the part's 16 bits as if they were packed. With MIXED_PRECISION each layer has a
@@ -72,9 +72,10 @@ def check_fused_layers(config: Fields, stated: Any, version: str, what: str, bes
 
 
 def _rules(stated: Fields) -> Iterator[Rule]:
-    method = str(stated.get("quant_method")).lower()
+    method, groups = str(stated.get("quant_method")).lower(), stated.get("config_groups")
     if name_of(stated).startswith(COMPRESSED):
         yield from _of_compressed_tensors(_names(stated.get("ignore")))
+        yield from _of_groups([_names(_object(each).get("targets")) for each in _object(groups).values()])
     elif method == "fp8":
         names = _names(stated.get("ignored_layers")) or _names(stated.get("modules_to_not_convert"))
         exact = set(names).__contains__
@@ -89,16 +90,29 @@ def _rules(stated: Fields) -> Iterator[Rule]:
         yield from _of_modelopt(stated)
 
 
-def _of_compressed_tensors(names: Sequence[str]) -> Iterator[Rule]:
+def _of_compressed_tensors(ignored: Sequence[str]) -> Iterator[Rule]:
+    if (matches := _by_name_or_regex(ignored)) is not None:
+        yield Rule("ignores", ignored, matches, set(ignored).__contains__, matches)
+
+
+def _of_groups(groups: Sequence[Sequence[str]]) -> Iterator[Rule]:
+    """Layers of each group, where there are several.
+
+    A group of all layers of a class, as Linear, takes every fused layer whose own name no other group has.
+    """
+    of_classes = any(target[:1].isupper() for targets in groups for target in targets)
+    for targets in groups if len(groups) > 1 else ():
+        if (matches := _by_name_or_regex(targets)) is not None:
+            yield Rule("has a group for", targets, matches, matches, _nothing if of_classes else matches)
+
+
+def _by_name_or_regex(names: Sequence[str]) -> Matches | None:
+    """None where an expression could be slow to match."""
     patterns = [name.removeprefix(AS_REGEX) for name in names if name.startswith(AS_REGEX)]
     if len(patterns) > MOST_PATTERNS or not all(_is_simple(pattern) for pattern in patterns):
-        return
+        return None
     exact, compiled = set(names), [re.compile(pattern) for pattern in patterns]
-
-    def matches(layer: str) -> bool:
-        return layer in exact or any(pattern.match(layer) for pattern in compiled)
-
-    yield Rule("ignores", names, matches, exact.__contains__, matches)
+    return lambda layer: layer in exact or any(pattern.match(layer) for pattern in compiled)
 
 
 def _of_gptq(stated: Fields) -> Iterator[Rule]:

@@ -25,6 +25,7 @@ BLOCK = [128, 128]
 """Size of FP8 blocks: the only one that TensorRT-LLM reads, and that of all public checkpoints."""
 
 COMPRESSED = "compressed-tensors"
+AND = " and "
 PACKED = "pack-quantized"
 """compressed-tensors' layout of integers with fewer bits than a byte."""
 
@@ -48,6 +49,18 @@ def name_of(stated: Fields) -> str:
             return f"mlx of {stated.get('bits')} bits"
         case _:
             return method
+
+
+def names_of(stated: Fields) -> tuple[str, ...]:
+    """The formats of a checkpoint: the one that `name_of` gives, or each of those that compressed-tensors' groups have.
+
+    vLLM finds the group of each layer (find_matched_target of compressed_tensors/utils.py, at v0.24.0).
+    """
+    groups = _object(stated.get("config_groups")).values()
+    name = name_of(stated)
+    if not name.startswith(COMPRESSED) or AND not in name:
+        return (name,)
+    return tuple(sorted({f"{COMPRESSED} {_scheme_of_group(group, stated)}" for group in groups}))
 
 
 def _unnamed(stated: Fields) -> str:
@@ -95,7 +108,7 @@ def _fp8(stated: Fields) -> str:
 
 
 def _scheme(stated: Fields) -> str:
-    """The scheme that all groups of layers share; several are named together, and no row has such a name.
+    """The scheme that all groups of layers share; several are named together.
 
     vLLM 0.24.0 computes no sparse layers any more (compressed_tensors.py, _parse_sparsity_config).
     """
@@ -104,7 +117,7 @@ def _scheme(stated: Fields) -> str:
         return f"with sparsity ({sparsity.get('format')})"
     if not isinstance(groups, Mapping) or not groups:
         return "without config_groups"
-    return " and ".join(sorted({_scheme_of_group(group, stated) for group in groups.values()}))
+    return AND.join(sorted({_scheme_of_group(group, stated) for group in groups.values()}))
 
 
 def _scheme_of_group(group: Any, stated: Fields) -> str:
