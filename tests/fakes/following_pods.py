@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
-from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.serving.pod.adapter_files import FILE, AdapterFiles
 from tests.support.paths import REPOSITORY
 
@@ -71,6 +71,8 @@ class FollowingPods:
         for pod in self.ready.values():
             pod.look()
         self.watching(self)
+        if address.host not in self.ready:
+            raise UnavailableError(f"{address.host} does not answer")
         return self.ready[address.host].answer(request.lora), 0.01
 
     @property

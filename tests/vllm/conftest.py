@@ -39,6 +39,7 @@ def values(repository):
         "max_num_batched_tokens": 512,
         "enable_lora": True,
         "max_loras": 1,
+        "max_cpu_loras": 4,
         "max_lora_rank": RANK,
     }
     return {
@@ -57,27 +58,33 @@ def values(repository):
     }
 
 
-def write_adapter(folder):
+def write_adapter(folder, rank=RANK, *, seed=RANK):
     """An adapter as PEFT saves it, with which the model says something else."""
     config = json.loads((CHECKPOINT / "config.json").read_text())
-    hidden, random = config["hidden_size"], np.random.default_rng(RANK)
+    hidden, random = config["hidden_size"], np.random.default_rng(seed)
     before = "base_model.model.model.layers.{}.self_attn.q_proj"
     tensors = {}
     for number in range(config["num_hidden_layers"]):
-        for part, shape in (("lora_A", (RANK, hidden)), ("lora_B", (hidden, RANK))):
+        for part, shape in (("lora_A", (rank, hidden)), ("lora_B", (hidden, rank))):
             tensors[f"{before.format(number)}.{part}.weight"] = random.normal(size=shape).astype(np.float32)
     folder.mkdir(parents=True)
-    (folder / "adapter_config.json").write_text(json.dumps(adapter_config(RANK, ["q_proj"])))
+    (folder / "adapter_config.json").write_text(json.dumps(adapter_config(rank, ["q_proj"])))
     save_file(tensors, folder / "adapter_model.safetensors")
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory):
+def live_adapters(tmp_path_factory):
+    """The folder in which a serving pod has the adapters that were added to its release."""
+    return tmp_path_factory.mktemp("adapters")
+
+
+@pytest.fixture(scope="session")
+def server(live_adapters, tmp_path_factory):
     repository, folder = tmp_path_factory.mktemp("repository"), tmp_path_factory.mktemp("triton")
     render(REPOSITORY / "model_repository_templates", "vllm", values(repository), repository)
     shutil.copytree(CHECKPOINT, repository / "demo" / "1" / "engine")
     write_adapter(repository / "demo" / "1" / "engine" / "lora" / "odd")
-    environment = {**ON_CPU, "HOME": str(folder)}
+    environment = {**ON_CPU, "HOME": str(folder), "SLIPWAY_ADAPTERS": str(live_adapters)}
     launcher = ENVIRONMENT / "bin" / "tritonserver"
     with TritonServer(
         repository, folder, environment=environment, metrics=True, launcher=launcher, ready_s=READY_S

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+from http import HTTPStatus
 
 import httpx
 import openai
@@ -12,6 +13,7 @@ import pytest
 from tests.local.serving.openai_server import client_of
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.waiting import until
+from tests.vllm.conftest import RANK, write_adapter
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 ASKED = [{"role": "user", "content": QUESTION}]
@@ -106,6 +108,38 @@ def test_an_adapter_answers_by_its_name_beside_the_model_itself(client):
 
     assert adapted != said(client, max_tokens=10)
     assert said(client) == ANSWER
+
+
+def test_adapters_come_and_go_while_the_engine_runs(server, live_adapters):
+    def told(**labels):
+        """What the pod's other container says that names mean."""
+        document = {"labels": labels, "names": [*labels], "listed": []}
+        (live_adapters / "new.json").write_text(json.dumps(document))
+        (live_adapters / "new.json").replace(live_adapters / "adapters.json")
+
+    def answered(name):
+        return server.generate(text_input=QUESTION, max_tokens=10, lora_name=name)
+
+    first, second, large = (letter * 64 for letter in "abc")
+    for key, rank, seed in ((first, RANK, RANK), (second, RANK // 2, 1), (large, 4 * RANK, 2)):
+        write_adapter(live_adapters / key, rank, seed=seed)
+    assert "this release has odd." in answered("live")[1]["error"]
+
+    told(live=first)
+    until(lambda: answered("live")[0] == HTTPStatus.OK)
+    before = answered("live")[1]["text_output"]
+    assert before == answered("odd")[1]["text_output"] != ANSWER
+
+    # of a rank above the engine's room: the name keeps what it means, and the engine goes on
+    told(live=first, large=large)
+    told(**{"live": second, "large": large, f"live@{second[:12]}": second})
+    until(lambda: answered(f"live@{second[:12]}")[0] == HTTPStatus.OK)
+    assert answered("live")[1]["text_output"] != before
+    assert answered("large")[0] == HTTPStatus.BAD_REQUEST
+
+    told()
+    until(lambda: answered("live")[0] == HTTPStatus.BAD_REQUEST)
+    assert server.generate(text_input=QUESTION)[1]["text_output"] == ANSWER
 
 
 def test_parameters_that_vllm_alone_has_are_obeyed(client):

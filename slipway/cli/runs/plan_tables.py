@@ -49,7 +49,8 @@ def plan_table(preview: Preview) -> Table:
 def plan_footing(preview: Preview) -> list[str]:
     """Lines about what a release would download, need, take and do, and about what is uncertain in that."""
     plan = preview.plan
-    adapters = [f"adapters: {line}, by `slipway adapters {plan.name}`" for line in preview.adapters]
+    adapters = [f"adapters: {line}" for line in preview.adapters]
+    adapters += [f"adapters change with `slipway adapters {plan.name}`"] if adapters else []
     if plan.action == "nothing":
         return [nothing_to_do(preview), *adapters]
     estimate, missing = plan.estimate, plan.missing

@@ -91,16 +91,18 @@ def _planned(
 
 
 def _adapters(plan: Plan, spec: ReleaseSpec, served: Served, workspace: Workspace) -> tuple[str, ...]:
-    """What the spec's adapters would change at the release, once it is live.
+    """What the spec's adapters would change at the release, once it is live; or why it could not take them.
 
-    Raises:
-        InputError: the release could not take one of them.
+    They are no part of the release, and no reason to refuse it.
     """
     if not spec.engine.room_rank:
         return ()
     planned = Release(id=plan.release_id, spec=spec, plan=plan, created_at=workspace.clock.now())
     base = served.live if served.live and served.live_id == plan.release_id else planned
-    added = resolve_adapters(spec, base, workspace.hub)
+    try:
+        added = resolve_adapters(spec, base, workspace.hub)
+    except InputError as error:
+        return (f"! {error}",)
     document = workspace.documents.adapters(spec.name, base.id)
     return changes(document, tuple(each.entry for each in added))
 

@@ -5,13 +5,17 @@ import json
 import pytest
 import yaml
 
+from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from slipway.tasks.contracts.stored.plan import Source
+from slipway.tasks.contracts.stored.plan import PlanRequest, Source
 from slipway.tasks.engines.huggingface.lora import vllm_arguments
+from slipway.tasks.steps import plan
+from tests.fakes.clock import ManualClock
 from tests.fakes.documents.eks_site import eks
 from tests.fakes.documents.planned_release import release_of
 from tests.fakes.hubs.hub_with_adapters import HubWithAdapters
+from tests.fakes.store.object_store import MemoryObjectStore
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
 
@@ -185,3 +189,26 @@ def test_room_for_no_number_of_adapters_is_refused(planned):
 def test_room_for_adapters_of_a_live_model_counts_as_memory(planned):
     with refused(what="adapters 5.0, "):
         planned(max_batch_size=4, options={"max_loras": 2, "max_lora_rank": 512})
+
+
+def test_plan_says_what_adapters_would_change_and_a_wrong_one_is_no_reason_to_refuse_the_release(hub, tmp_path):
+    def changes(name, **options):
+        smoke = [{"prompt": "Hello?", "answer": "Good day."}]
+        named = {"name": name, "repo": f"org/{name}", "revision": "v2" if name == "terse" else "main", "smoke": smoke}
+        engine = {**SPEC["engine"], "options": {**ROOM, **options}}
+        spec = ReleaseSpec.model_validate({**SPEC, "engine": engine, "adapters": [named]})
+        workspace = Workspace(
+            Site.model_validate(EKS),
+            MemoryObjectStore(),
+            ManualClock(),
+            tmp_path,
+            REPOSITORY,
+            lambda: hub,
+            lambda _: 2**45,
+        )
+        (line,) = plan.look(PlanRequest(spec=spec, run="run-1"), workspace).adapters
+        return line
+
+    assert changes("polite", max_lora_rank=16).startswith("+ polite org/polite@")
+    assert "found rank 16, expected at most 12" in changes("polite")
+    assert changes("missing").startswith("! ")

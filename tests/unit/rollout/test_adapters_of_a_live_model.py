@@ -386,3 +386,24 @@ def test_at_a_site_that_verifies_pods_load_what_was_signed_for_their_release_alo
     load_adapters.run(request, world.workspace)
 
     assert pod.answer("polite") == "rank 4"
+
+
+def test_nothing_is_tried_while_no_pod_is_ready(world):
+    world.pods.ready.clear()
+    with pytest.raises(UnavailableError, match="no pod of demo-000000000001 is ready"):
+        world.run(spec(named("polite", 4)))
+    assert world.document.trial is None
+
+
+def test_a_pod_on_trial_that_goes_away_ends_the_trial(world):
+    def leave(pods):
+        pods.ready.pop(min(pods.ready))
+        pods.watching = lambda _: None
+
+    world.pods.watching = leave
+    with pytest.raises(UnavailableError, match="found no ready pod"):
+        world.run(spec(named("polite", 4)), run="again")
+    assert world.document.trial is None
+
+    world.run(spec(named("polite", 4)), run="again")
+    assert world.answers("polite") == ["rank 4"]

@@ -143,7 +143,8 @@ class Preview(Contract):
         default=(), description="sections of the spec that differ from the live release's without making another one"
     )
     adapters: tuple[str, ...] = Field(
-        default=(), description="what `slipway adapters` would change at the release: + added, ~ replaced, - removed"
+        default=(),
+        description="what `slipway adapters` would change at the release: + added, ~ replaced, - removed, ! refused",
     )
 
 

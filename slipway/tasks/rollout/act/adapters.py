@@ -82,6 +82,11 @@ class AdapterRollout:
         trial, swap = document.trial, self.document.swap
         match move:
             case AdapterMove.TRY:
+                if not pods:
+                    raise UnavailableError(
+                        f"no pod of {self.live.release.id} is ready, so no adapter can be tried",
+                        remedy=f"See `slipway status {self.live.model}`.",
+                    )
                 pod = min(pods) if self.gated else None
                 tried = Trial(
                     adapters=document.missing(change.adapters),
@@ -113,14 +118,16 @@ class AdapterRollout:
 
     def _passes(self, trial: Trial, pod: str) -> bool:
         """Whether each adapter answers its questions at the pod, and the release still answers its own."""
+
+        def at_pod() -> Mapping[str, ServiceAddress]:
+            return {name: address for name, address in self._pods().items() if name == pod}
+
         try:
-            self._await(
-                lambda: {pod: self._pods()[pod]} if pod in self._pods() else {}, map(trial.label, trial.adapters)
-            )
+            address = self._await(at_pod, map(trial.label, trial.adapters))[pod]
         except UnavailableError:
             self.document.swap(lambda now: now.tried(None))
             raise
-        address, release = self._pods()[pod], self.live.release
+        release = self.live.release
         asked = [*release.spec.gate.smoke]
         for entry in trial.adapters:
             own = self.questions[entry.name]
@@ -148,10 +155,10 @@ class AdapterRollout:
         pods: Callable[[], Mapping[str, ServiceAddress]],
         labels: Iterable[str],
         gone: Sequence[str] = (),
-    ) -> None:
+    ) -> Mapping[str, ServiceAddress]:
         clock, wanted = self.live.workspace.clock, list(labels)
         began = clock.monotonic()
-        while problem := self._problem(pods(), wanted, gone):
+        while problem := self._problem(asked := pods(), wanted, gone):
             if clock.monotonic() - began > LOAD_S:
                 raise UnavailableError(
                     f"the pods of {self.live.release.id} did not take up the adapters in {LOAD_S:.0f} s",
@@ -160,6 +167,7 @@ class AdapterRollout:
                     remedy="See the logs of the containers adapters and triton there. The next try goes on.",
                 )
             clock.sleep(LOOK_S)
+        return asked
 
     def _problem(self, pods: Mapping[str, ServiceAddress], wanted: Sequence[str], gone: Sequence[str]) -> str:
         if not pods:

@@ -12,7 +12,7 @@ from typing import Any
 
 from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.base import canonical_json, read_contract_json
-from slipway.tasks.contracts.errors import InputError, PipelineError
+from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.adapters import Adapters
 from slipway.tasks.contracts.stored.artifact import ADAPTER, Manifest
 from slipway.tasks.contracts.stored.release import Release
@@ -61,7 +61,7 @@ class AdapterFiles:
         while True:
             try:
                 self.look()
-            except PipelineError as error:
+            except Exception as error:  # noqa: BLE001 - a pod whose container ends is not ready, whatever it serves
                 log.warning("adapters stay as they are: %s", error)
             self.workspace.clock.sleep(LOOK_S)
 

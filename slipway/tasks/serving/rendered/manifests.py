@@ -64,8 +64,9 @@ NCCL = {"NCCL_DEBUG": "WARN", "NCCL_IGNORE_DISABLED_P2P": "1"}
 EFA = {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0"}
 """Environment of servers over nodes with EFA; huge pages would have to be reserved on the nodes."""
 
-FOLLOWING = {"folder": ADAPTERS_ROOT, "cpu": "20m", "memory": "128Mi", "memory_limit": "256Mi"}
-"""The container that follows the adapters of a live release, which its server was started with room for."""
+FOLLOWING = {"folder": ADAPTERS_ROOT, "connections": 4, "cpu": "20m", "memory": "128Mi", "memory_limit": "320Mi"}
+"""The container that follows the adapters of a live release, for which its server has room. A connection to
+the store has a part of 8 MiB in memory."""
 
 Document = dict[str, Any]
 
