@@ -3,7 +3,7 @@
 import ast
 import re
 
-import yaml
+from tests.support.yaml_documents import load_yaml
 
 
 def differences(entry, record, text):
@@ -112,7 +112,7 @@ def placeholders(entry, record, text):
 
 def custom_resource(entry, record, text):
     """Every property of the recorded schema is the file's, of the same type and as required."""
-    schema = yaml.safe_load(text)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = load_yaml(text)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     yield from compared(record["openAPIV3Schema"], schema, record["openAPIV3Schema"].get("$defs", {}), "")
 
 

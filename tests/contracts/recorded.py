@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import jsonschema
-import yaml
+
+from tests.support.yaml_documents import load_yaml
 
 FOLDER = Path(__file__).parent
 
 
 def contract(name):
-    return yaml.safe_load((FOLDER / name).read_text())
+    return load_yaml((FOLDER / name).read_text())
 
 
 def check_command(words, recorded):

@@ -3,13 +3,12 @@
 import json
 from functools import cache
 
-import yaml
-
 from slipway.tasks.engines.registry import maker_for
 from slipway.tasks.serving.rendered.paths import ENGINE_DESCRIPTION
 from slipway.tasks.serving.rendered.repository import render
 from tests.contracts.recorded import check_document, contract
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 TEMPLATES = REPOSITORY / "model_repository_templates"
 ARGUMENTS = {"model.yaml": "llm_arguments.yaml", "model.json": "vllm_engine_arguments.yaml"}
@@ -55,4 +54,4 @@ def _check_repository(kind, values, out):
     render(TEMPLATES, kind, values, out)
     for name, arguments in ARGUMENTS.items():
         for file in out.rglob(name):
-            check_document(yaml.safe_load(file.read_text()), recorded(arguments))
+            check_document(load_yaml(file.read_text()), recorded(arguments))

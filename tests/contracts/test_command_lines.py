@@ -5,7 +5,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-import yaml
 
 from slipway.tasks.contracts.spec.gpu_formats import FORMATS, KV_CACHES
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
@@ -30,6 +29,7 @@ from tests.fakes.hubs.public_hub import MODELS
 from tests.fakes.releases import SPEC, spec
 from tests.support.goldens import check_goldens
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 BUILD, QUANTIZE, CONVERT = (contract(f"{name}.yaml") for name in ("trtllm_build", "quantize", "convert_checkpoint"))
 LORA = contract("hf_lora_convert.yaml")
@@ -51,7 +51,7 @@ def asked(quantization="none", kv_cache="none", **engine):
 
 
 def shipped(name):
-    return ReleaseSpec.model_validate(yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text()))
+    return ReleaseSpec.model_validate(load_yaml((REPOSITORY / "specs" / f"{name}.yaml").read_text()))
 
 
 def value_of(command, flag):

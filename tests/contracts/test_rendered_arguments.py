@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 
@@ -13,6 +12,7 @@ from slipway.tasks.serving.rendered.repository import render
 from tests.contracts.recorded import check_document, check_value, contract
 from tests.fakes.releases import SPEC, spec
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 TEMPLATES = REPOSITORY / "model_repository_templates"
 CACHE = {
@@ -48,7 +48,7 @@ def repository(kind, tmp_path, *, quantization=None, serving=None, adapters=None
 @pytest.mark.parametrize("quantization", [{"format": "none"}, {"format": "fp8", "kv_cache": "fp8"}])
 def test_the_arguments_of_the_llm_api_are_fields_that_it_has(tmp_path, quantization):
     folder = repository("llmapi", tmp_path, quantization=quantization, tensor_parallel=2)
-    arguments = yaml.safe_load((folder / "demo" / "1" / "model.yaml").read_text())
+    arguments = load_yaml((folder / "demo" / "1" / "model.yaml").read_text())
 
     check_document(arguments, contract("llm_arguments.yaml"))
     assert arguments["kv_cache_config"]["dtype"] == ("fp8" if "kv_cache" in quantization else "auto")
@@ -58,7 +58,7 @@ def test_the_arguments_of_the_llm_api_are_fields_that_it_has(tmp_path, quantizat
 @pytest.mark.parametrize("shared", [True, False])
 def test_sharing_the_cache_of_prompts_is_a_field_of_the_llm_api(tmp_path, shared):
     folder = repository("llmapi", tmp_path, options={"prefix_caching": shared})
-    arguments = yaml.safe_load((folder / "demo" / "1" / "model.yaml").read_text())
+    arguments = load_yaml((folder / "demo" / "1" / "model.yaml").read_text())
 
     check_document(arguments, contract("llm_arguments.yaml"))
     assert arguments["kv_cache_config"]["enable_block_reuse"] is shared
@@ -68,7 +68,7 @@ def test_a_cache_in_fp8_beside_unquantized_weights_is_a_field_of_both_runtimes(t
     for kind, file in (("llmapi", "model.yaml"), ("vllm", "model.json")):
         (tmp_path / kind).mkdir()
         folder = repository(kind, tmp_path / kind, quantization={"format": "none", "kv_cache": "fp8"})
-        arguments = yaml.safe_load((folder / "demo" / "1" / file).read_text())
+        arguments = load_yaml((folder / "demo" / "1" / file).read_text())
 
         cache = arguments["kv_cache_config"]["dtype"] if kind == "llmapi" else arguments["kv_cache_dtype"]
         assert cache == "fp8"
@@ -85,7 +85,7 @@ def test_weights_that_vllm_quantizes_as_it_loads_them_are_a_field_of_vllm(tmp_pa
 
 def test_the_places_of_experts_and_attention_are_fields_of_the_llm_api(tmp_path):
     folder = repository("llmapi", tmp_path, tensor_parallel=4, expert_parallel=2, attention_dp=True)
-    arguments = yaml.safe_load((folder / "demo" / "1" / "model.yaml").read_text())
+    arguments = load_yaml((folder / "demo" / "1" / "model.yaml").read_text())
 
     check_document(arguments, contract("llm_arguments.yaml"))
     assert (arguments["moe_expert_parallel_size"], arguments["moe_tensor_parallel_size"]) == (2, 2)
@@ -124,7 +124,7 @@ DRAFTED = {"repo": "org/draft", "num_tokens": 3}
 )
 def test_ways_to_guess_tokens_are_fields_of_the_llm_api(tmp_path, method, more, decoding_type):
     folder = repository("llmapi", tmp_path, speculative={"method": method, **more})
-    arguments = yaml.safe_load((folder / "demo" / "1" / "model.yaml").read_text())
+    arguments = load_yaml((folder / "demo" / "1" / "model.yaml").read_text())
     stated = arguments["speculative_config"]
 
     check_document(arguments, contract("llm_arguments.yaml"))
@@ -170,7 +170,7 @@ GIB = 2**30
 def test_prompts_in_several_steps_and_the_hosts_memory_are_fields_of_the_llm_api(tmp_path, chunked):
     options = {"chunked_prefill": chunked, "kv_cache_host_gib": 1.5}
     folder = repository("llmapi", tmp_path, options=options, tensor_parallel=2)
-    arguments = yaml.safe_load((folder / "demo" / "1" / "model.yaml").read_text())
+    arguments = load_yaml((folder / "demo" / "1" / "model.yaml").read_text())
 
     check_document(arguments, contract("llm_arguments.yaml"))
     assert arguments["enable_chunked_prefill"] is chunked
@@ -221,7 +221,7 @@ def test_adapters_are_fields_of_vllm(tmp_path):
 def test_adapters_are_fields_of_the_llm_api(tmp_path):
     lora = [{"name": "polite", "repo": "org/polite"}, {"name": "terse", "repo": "org/terse"}]
     folder = repository("llmapi", tmp_path, adapters={"polite": 8, "terse": 16}, lora=lora) / "demo"
-    arguments = yaml.safe_load((folder / "1" / "model.yaml").read_text())
+    arguments = load_yaml((folder / "1" / "model.yaml").read_text())
     config = text_format.Parse((folder / "config.pbtxt").read_text(), ModelConfig())
 
     check_document(arguments, contract("llm_arguments.yaml"))

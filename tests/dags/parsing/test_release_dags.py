@@ -28,6 +28,7 @@ from tests.fakes.releases import SPEC
 from tests.support.paths import REPOSITORY
 from tests.support.seeds import dice
 from tests.support.strange_texts import INLINE, PROSE, questions_of_specs
+from tests.support.yaml_documents import load_yaml
 
 EDGES = {
     "plan": {"download"},
@@ -276,7 +277,7 @@ def test_a_folder_of_specs_that_does_not_exist_is_an_import_error_that_says_so(t
 def test_every_mutated_spec_that_is_accepted_becomes_a_dag_that_airflow_can_store(specs, monkeypatch):
     monkeypatch.setenv("SLIPWAY_SPECS", str(specs))
 
-    shipped = [yaml.safe_load(file.read_text()) for file in sorted((REPOSITORY / "specs").glob("*.yaml"))]
+    shipped = [load_yaml(file.read_text()) for file in sorted((REPOSITORY / "specs").glob("*.yaml"))]
     for number, data in enumerate(mutants(shipped, 300, dice())):
         (specs / f"{number}.yaml").write_bytes(data)
 

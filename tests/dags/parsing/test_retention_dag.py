@@ -7,6 +7,7 @@ from airflow.dag_processing.dagbag import DagBag
 from slipway.airflow.site import current_site
 from tests.dags.places import SITE
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def of_site(tmp_path, monkeypatch):
 
     def make(**fields):
         site = tmp_path / "site.yaml"
-        site.write_text(yaml.safe_dump({**yaml.safe_load(SITE.read_text()), **fields}))
+        site.write_text(yaml.safe_dump({**load_yaml(SITE.read_text()), **fields}))
         monkeypatch.setenv("SLIPWAY_SITE", str(site))
         current_site.cache_clear()
         found = DagBag(str(REPOSITORY / "dags" / "releases.py"))

@@ -6,14 +6,14 @@ import subprocess
 import sys
 
 import pytest
-import yaml
 from airflow.configuration import retrieve_configuration_description
 
 from local.airflow.settings import AirflowHome
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 SETTINGS = REPOSITORY / "k8s_manifests/airflow/settings.yaml"
-COMMON = yaml.safe_load(SETTINGS.read_text())["config"]
+COMMON = load_yaml(SETTINGS.read_text())["config"]
 KNOWN = {
     f"{section}.{name}"
     for section, each in retrieve_configuration_description(include_providers=False).items()
@@ -52,7 +52,7 @@ def read(text):
 
 @pytest.mark.parametrize("file", ["k8s_manifests/airflow/settings.yaml", *OF_A_CHART])
 def test_every_setting_of_the_chart_is_one_that_airflow_has(file):
-    written = yaml.safe_load((REPOSITORY / file).read_text())["config"]
+    written = load_yaml((REPOSITORY / file).read_text())["config"]
 
     assert names(written) - KNOWN == set()
 
@@ -78,7 +78,7 @@ def test_the_laptop_and_the_image_have_what_is_the_same_everywhere(tmp_path):
 
 @pytest.mark.parametrize("file", OF_A_CHART)
 def test_no_values_of_the_chart_repeat_what_is_the_same_everywhere(file):
-    assert names(COMMON) & names(yaml.safe_load((REPOSITORY / file).read_text())["config"]) == set()
+    assert names(COMMON) & names(load_yaml((REPOSITORY / file).read_text())["config"]) == set()
 
 
 @pytest.mark.parametrize("file", ["docker-compose.yaml", "images/airflow/Dockerfile", OF_A_CHART[1]])

@@ -23,6 +23,7 @@ from tests.fakes.kube.kubernetes_pods import PodEnd
 from tests.fakes.releases import SPEC
 from tests.fakes.servers.inboxes import Mailbox, WebhookInbox
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 AHEAD = (
     *("plan", "download", "quantize", "build", "assemble", "publish", "check-network", "roll-out", "smoke-test"),
@@ -47,7 +48,7 @@ TEAM = {"notifier": SMTP, "arguments": {"to": "team@example.org"}, "events": ["r
 @pytest.fixture
 def told(tmp_path, monkeypatch):
     """A site that tells a webhook, and lets a spec send mail; what arrived."""
-    site = yaml.safe_load(SITE.read_text()) | {"notifications": TOLD}
+    site = load_yaml(SITE.read_text()) | {"notifications": TOLD}
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "site.yaml").write_text(yaml.safe_dump(site))
     monkeypatch.setenv("SLIPWAY_SITE", str(tmp_path / "site" / "site.yaml"))

@@ -4,10 +4,10 @@ import json
 import subprocess
 
 import pytest
-import yaml
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 PASSWORDS = {"admin": "for-ann", "ci": "for-ci"}
 PREFIX = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_"
@@ -39,7 +39,7 @@ class Pod:
 
 @pytest.fixture
 def pod(tmp_path):
-    return Pod(yaml.safe_load(VALUES.read_text()), tmp_path)
+    return Pod(load_yaml(VALUES.read_text()), tmp_path)
 
 
 def test_the_auth_manager_may_write_its_passwords_and_knows_those_of_the_secret(pod, monkeypatch):

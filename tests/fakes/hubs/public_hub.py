@@ -3,13 +3,12 @@
 import hashlib
 import json
 
-import yaml
-
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.plan import DatasetFile, HubFile, Source
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
-MODELS = yaml.safe_load((REPOSITORY / "tests" / "contracts" / "public_models.yaml").read_text())["models"]
+MODELS = load_yaml((REPOSITORY / "tests" / "contracts" / "public_models.yaml").read_text())["models"]
 COMMIT = "c" * 40
 
 

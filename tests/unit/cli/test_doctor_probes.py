@@ -9,6 +9,7 @@ from slipway.cli.settings import Settings
 from slipway.tasks.adapters.store.object_store import DeniedError, LostRaceError
 from slipway.tasks.contracts.stored.artifact import Layout
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 
 class Whole:
@@ -40,7 +41,7 @@ class Whole:
 @pytest.fixture
 def site_of_gpus(tmp_path, airflow, monkeypatch):
     """A site with a GPU and servers over several nodes, whose Hub is any HTTP server, with a cluster and a store."""
-    document = yaml.safe_load((REPOSITORY / "sites" / "eks.yaml").read_text())
+    document = load_yaml((REPOSITORY / "sites" / "eks.yaml").read_text())
     gateway = {"name": "inside", "namespace": "gateways"}
     hosts = {"host": "{name}.example.com", "grpc_host": "{name}.grpc.example.com"}
     document["serving"] = document.get("serving", {}) | {"routes": {"kind": "gateway", "gateway": gateway, **hosts}}

@@ -7,6 +7,7 @@ from slipway.cli.cluster.image_ages import months_between
 from slipway.tasks.contracts.spec.fleet import read_specs
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 SPECS = REPOSITORY / "specs"
 
@@ -16,7 +17,7 @@ def test_a_spec_is_printed_for_the_other_kind_with_what_changes(slipway, capsys)
 
     text, _, notes = printed.partition(str(SPECS))
     assert code == 0
-    assert ReleaseSpec.model_validate(yaml.safe_load(text)).engine.kind == "llmapi"
+    assert ReleaseSpec.model_validate(load_yaml(text)).engine.kind == "llmapi"
     assert "changed: engine.kind: trt-engine → llmapi" in notes
     assert "no equivalent: ensemble" in notes
 
@@ -27,14 +28,14 @@ def test_each_model_of_a_fleet_is_rewritten_in_the_one_spec(slipway):
     code, printed = slipway("migrate", str(file), "--to", "vllm")
 
     assert code == 0
-    document = yaml.safe_load(printed.out)
+    document = load_yaml(printed.out)
     l4, h100 = read_specs(document, "rewritten").models
     assert [(model.engine.kind, model.quantization.format) for model in (l4, h100)] == [
         ("vllm", "fp8_online"),
         ("vllm", "fp8"),
     ]
     assert (l4.quantization.calibration, h100.engine.max_batch_size) == (None, 64)
-    assert list(document) == list(yaml.safe_load(file.read_text()))
+    assert list(document) == list(load_yaml(file.read_text()))
     notes = printed.removeprefix(printed.out)
     assert f"{file}: chat-l4: trt-engine to vllm" in notes
     assert "quantization.format int4_awq: rewritten to fp8_online" in notes.partition("chat-h100")[0]
@@ -42,14 +43,14 @@ def test_each_model_of_a_fleet_is_rewritten_in_the_one_spec(slipway):
 
 
 def test_a_model_of_a_fleet_that_is_of_the_kind_already_stays(slipway, tmp_path):
-    fleet = yaml.safe_load((SPECS / "fleets" / "chat.yaml").read_text())
+    fleet = load_yaml((SPECS / "fleets" / "chat.yaml").read_text())
     fleet["fleet"]["NVIDIA-H100-80GB-HBM3"]["engine"]["kind"] = "llmapi"
     (tmp_path / "chat.yaml").write_text(yaml.safe_dump(fleet))
 
     code, printed = slipway("migrate", str(tmp_path / "chat.yaml"), "--to", "llmapi")
 
     assert code == 0
-    l4, h100 = read_specs(yaml.safe_load(printed.out), "rewritten").models
+    l4, h100 = read_specs(load_yaml(printed.out), "rewritten").models
     assert (l4.engine.kind, h100) == ("llmapi", read_specs(fleet, "before").models[1])
     assert "chat-h100" not in printed.removeprefix(printed.out)
 

@@ -1,6 +1,6 @@
 """`slipway setup` prints what it would apply; what it applies, the laptop's stack runs each time it starts."""
 
-import yaml
+from tests.support.yaml_documents import load_all_yaml
 
 SITE = """apiVersion: slipway/v1
 kind: Site
@@ -20,7 +20,7 @@ def test_rendering_prints_objects_for_kubectl_and_no_secret(slipway, tmp_path, m
 
     code, printed = slipway("--site", str(file), "setup", "--render")
 
-    objects = [(item["kind"], item["metadata"]["name"]) for item in yaml.safe_load_all(printed)]
+    objects = [(item["kind"], item["metadata"]["name"]) for item in load_all_yaml(printed)]
     assert code == 0
     assert objects == [
         ("ConfigMap", "slipway-site"),

@@ -3,12 +3,11 @@
 import re
 import shlex
 
-import yaml
-
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.spec.gate import Gate
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -37,7 +36,7 @@ def test_every_command_of_the_tutorial_prints_what_it_says(slipway, tmp_path, mo
 
 def test_the_tutorials_gate_is_one_with_the_spec_around_it():
     (extra,) = [
-        yaml.safe_load(text) for language, name, text in blocks("docs/tutorial.md") if language == "yaml" and not name
+        load_yaml(text) for language, name, text in blocks("docs/tutorial.md") if language == "yaml" and not name
     ]
     smoke = [{"prompt": "What is the capital of France?", "answer": "Paris"}]
 
@@ -47,10 +46,7 @@ def test_the_tutorials_gate_is_one_with_the_spec_around_it():
 def test_the_readmes_spec_is_valid():
     (text,) = [text for language, _, text in blocks("README.md") if language == "yaml"]
 
-    assert (
-        read_contract(ReleaseSpec, {"apiVersion": "slipway/v1", **yaml.safe_load(text)}, "README.md").name
-        == "demo-llama"
-    )
+    assert read_contract(ReleaseSpec, {"apiVersion": "slipway/v1", **load_yaml(text)}, "README.md").name == "demo-llama"
 
 
 def test_ci_runs_the_readmes_commands():

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 
 from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.site.site import Site
@@ -18,9 +17,10 @@ from tests.fakes.hubs.hub_with_adapters import HubWithAdapters
 from tests.fakes.store.object_store import MemoryObjectStore
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
+from tests.support.yaml_documents import load_yaml
 
 EKS = eks()
-SPEC = yaml.safe_load((REPOSITORY / "specs" / "mistral-7b-vllm-a10g.yaml").read_text())
+SPEC = load_yaml((REPOSITORY / "specs" / "mistral-7b-vllm-a10g.yaml").read_text())
 MODEL = SPEC["source"]["repo"]
 CONFIG = {"peft_type": "LORA", "r": 16, "lora_alpha": 32, "base_model_name_or_path": MODEL}
 POLITE = {"name": "polite", "repo": "org/polite"}

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 
 from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, kinds_with_adapters
 from slipway.tasks.contracts.site.site import Site
@@ -16,11 +15,12 @@ from tests.fakes.hubs.hub_with_adapters import HubWithAdapters
 from tests.fakes.hubs.public_hub import MODELS
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
+from tests.support.yaml_documents import load_yaml
 
 LLAMA, LLAMA_70B = "meta-llama/Meta-Llama-3-8B-Instruct", "meta-llama/Meta-Llama-3-70B-Instruct"
 MISTRAL = "mistralai/Mistral-7B-Instruct-v0.2"
 QWEN = "Qwen/Qwen2.5-7B-Instruct"
-SPEC = yaml.safe_load((REPOSITORY / "specs" / "llama-3-8b-awq-l4.yaml").read_text())
+SPEC = load_yaml((REPOSITORY / "specs" / "llama-3-8b-awq-l4.yaml").read_text())
 CALIBRATION = SPEC["quantization"]["calibration"]
 H100 = "NVIDIA-H100-80GB-HBM3"
 TENSORRT_LLM = ("trt-engine", "llmapi")

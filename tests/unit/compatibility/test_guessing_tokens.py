@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 from pydantic import ValidationError
 
 from slipway.tasks.contracts.site.site import Site
@@ -18,6 +17,7 @@ from tests.fakes.releases import SPEC as DEMO
 from tests.fakes.releases import spec as demo
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
+from tests.support.yaml_documents import load_yaml
 
 QWEN, MISTRAL = "qwen-llmapi-fp8", "mistral-7b-vllm-a10g"
 EAGLE = {"method": "eagle", "repo": "org/draft", "num_tokens": 3}
@@ -30,7 +30,7 @@ DEEPSEEK = {"model_type": "deepseek_v3", "num_nextn_predict_layers": 1}
 
 
 def document(name):
-    return yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text())
+    return load_yaml((REPOSITORY / "specs" / f"{name}.yaml").read_text())
 
 
 def vocabulary(name):

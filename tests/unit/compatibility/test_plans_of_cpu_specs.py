@@ -1,7 +1,6 @@
 """Specs of public models on CPU, planned on the sites that have no GPU, against what is recorded of the models."""
 
 import pytest
-import yaml
 
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.site.site import Site
@@ -10,6 +9,7 @@ from tests.fakes.documents.planned_release import release_of
 from tests.fakes.hubs.public_hub import MODELS, PublicHub
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
+from tests.support.yaml_documents import load_yaml
 
 SMALL, LARGER = "smollm2-135m", "qwen3-0.6b"
 HEADER_BYTES = 64 * 2**10
@@ -17,7 +17,7 @@ HEADER_BYTES = 64 * 2**10
 
 
 def document(folder, name):
-    return yaml.safe_load((REPOSITORY / folder / f"{name}.yaml").read_text())
+    return load_yaml((REPOSITORY / folder / f"{name}.yaml").read_text())
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Specs of GPU engines planned from one end to the other, against the site and the public models they are written for."""
 
 import pytest
-import yaml
 
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.engine.engine_kinds import kinds_with
@@ -21,6 +20,7 @@ from tests.fakes.releases import release
 from tests.fakes.store.object_store import MemoryObjectStore
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
+from tests.support.yaml_documents import load_yaml
 
 SPECS = sorted(file.stem for file in (REPOSITORY / "specs").glob("*.yaml") if "kind: openvino" not in file.read_text())
 EKS = eks()
@@ -30,7 +30,7 @@ AWQ, MULTINODE, FP8, VLLM = "llama-3-8b-awq-l4", "llama-3-8b-tp4pp2-a10g", "qwen
 
 
 def document(name):
-    return yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text())
+    return load_yaml((REPOSITORY / "specs" / f"{name}.yaml").read_text())
 
 
 def asked(name, **changes):
@@ -530,7 +530,7 @@ def test_another_image_under_the_same_tag_is_another_engine(planned):
 
 
 def test_the_site_that_ships_says_what_to_fill_in(planned):
-    images = yaml.safe_load((REPOSITORY / "sites" / "eks.yaml").read_text())["images"]
+    images = load_yaml((REPOSITORY / "sites" / "eks.yaml").read_text())["images"]
 
     with refused(found="DIGEST", expected="64 hex digits"):
         planned(asked(AWQ), images=images)

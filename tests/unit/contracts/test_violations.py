@@ -11,6 +11,7 @@ from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.violations import PATTERNS, PLACE_CHARS, violation_text
+from tests.support.yaml_documents import dump_yaml, load_yaml
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DEMO = (REPOSITORY / "specs/demo.yaml").read_text()
@@ -116,13 +117,13 @@ def replaced(document, path, value):
 
 @pytest.mark.parametrize(("model", "text"), FILES)
 def test_no_words_of_pydantic_reach_a_person(model, text):
-    document = yaml.safe_load(text)
+    document = load_yaml(text)
     told = []
 
     for path in places(document):
         for value in ODD:
             try:
-                parse_contract(model, yaml.safe_dump(replaced(document, path, value)).encode(), "f.yaml")
+                parse_contract(model, dump_yaml(replaced(document, path, value)).encode(), "f.yaml")
             except InputError as error:
                 told.append(str(error))
 

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-import yaml
 
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.fit.resolution import resolve
@@ -15,6 +14,7 @@ from slipway.tasks.engines.checkpoint.files import read_config
 from slipway.tasks.engines.checkpoint.positions import check_limits
 from slipway.tasks.engines.registry import planner_for
 from tests.support.paths import HUB, REPOSITORY
+from tests.support.yaml_documents import load_yaml
 from tests.unit.engines.test_openvino_requests import SHAPE
 
 CANARY = REPOSITORY / "demo" / "canary.py"
@@ -23,7 +23,7 @@ CANARY = REPOSITORY / "demo" / "canary.py"
 @pytest.fixture
 def demo():
     file = REPOSITORY / "specs" / "demo.yaml"
-    return read_contract(ReleaseSpec, yaml.safe_load(file.read_text()), file.name)
+    return read_contract(ReleaseSpec, load_yaml(file.read_text()), file.name)
 
 
 @pytest.fixture
@@ -74,8 +74,6 @@ def test_the_canarys_spec_has_the_line_that_the_demo_changes():
     text = file.read_text()
 
     assert text.count(was) == 1
-    good, slow = (
-        read_contract(ReleaseSpec, yaml.safe_load(text.replace(was, line)), file.name) for line in (was, becomes)
-    )
+    good, slow = (read_contract(ReleaseSpec, load_yaml(text.replace(was, line)), file.name) for line in (was, becomes))
     assert (good.engine.max_batch_size, slow.engine.max_batch_size) == (16, 1)
     assert slow.rollout.steps[-1] == 50

@@ -3,9 +3,9 @@
 import re
 
 import pytest
-import yaml
 
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 BAKE = (REPOSITORY / "docker-bake.hcl").read_text()
 TARGETS = {
@@ -73,7 +73,7 @@ def repository(reference):
 def test_the_registry_of_the_installation_has_a_repository_for_every_image_that_is_pushed_or_named():
     page = (REPOSITORY / "docs/install.md").read_text()
     ours, others = re.search(r"for name in slipway/\{([a-z,-]+)\} (.*); do", page).groups()
-    site = yaml.safe_load((REPOSITORY / "sites/eks.yaml").read_text())["images"]
+    site = load_yaml((REPOSITORY / "sites/eks.yaml").read_text())["images"]
 
     pushed = {repository(re.search(r'tags += \["(.*)"\]', TARGETS[name])[1]) for name in in_group("all")}
     named = {repository(image) for image in (*site.pop("serving").values(), *site.values())}

@@ -7,14 +7,15 @@ from compose_spec import PyCompose
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.site.site import Site
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
-COMPOSE = yaml.safe_load((REPOSITORY / "docker-compose.yaml").read_text())
+COMPOSE = load_yaml((REPOSITORY / "docker-compose.yaml").read_text())
 
 
 def test_the_file_follows_the_compose_specification():
     merged = yaml.safe_dump(COMPOSE)
 
-    assert "api-server" in yaml.safe_load(PyCompose.from_yaml(merged).to_yaml())["services"]
+    assert "api-server" in load_yaml(PyCompose.from_yaml(merged).to_yaml())["services"]
 
 
 def test_the_validator_refuses_a_key_that_compose_does_not_know():
@@ -52,7 +53,7 @@ def test_what_is_mounted_into_airflow_is_what_its_image_has_there():
 
 
 def test_the_site_of_compose_reaches_the_object_store_at_its_fixed_address():
-    site = read_contract(Site, yaml.safe_load((REPOSITORY / "sites/compose.yaml").read_text()), "sites/compose.yaml")
+    site = read_contract(Site, load_yaml((REPOSITORY / "sites/compose.yaml").read_text()), "sites/compose.yaml")
     address = COMPOSE["services"]["object-store"]["networks"]["slipway"]["ipv4_address"]
 
     assert site.object_store.endpoint == f"http://{address}:9000"
@@ -74,7 +75,7 @@ def test_the_cluster_answers_on_this_machine_alone_at_the_address_of_its_kubecon
 
 @pytest.mark.parametrize("name", ["smollm2-135m", "qwen3-0.6b"])
 def test_the_page_of_the_command_releases_a_model_that_compose_mounts_a_spec_of(name):
-    spec = yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text())
+    spec = load_yaml((REPOSITORY / "specs" / f"{name}.yaml").read_text())
 
     assert spec["engine"]["kind"] == "openvino"
     assert f"specs/{name}.yaml" in (REPOSITORY / "docs" / "command.md").read_text()

@@ -3,9 +3,8 @@
 import copy
 import functools
 
-import yaml
-
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 MANIFESTS = REPOSITORY / "k8s_manifests"
 BASE = MANIFESTS / "base"
@@ -13,12 +12,12 @@ BASE = MANIFESTS / "base"
 
 def listed(folder=BASE):
     """Files of a kustomization, in its order."""
-    return [folder / name for name in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]]
+    return [folder / name for name in load_yaml((folder / "kustomization.yaml").read_text())["resources"]]
 
 
 @functools.cache
 def _read_base():
-    return [yaml.safe_load(file.read_text()) for file in listed()]
+    return [load_yaml(file.read_text()) for file in listed()]
 
 
 def base_objects():

@@ -23,6 +23,7 @@ from tests.fakes.workspace import site
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
+from tests.support.yaml_documents import load_all_yaml, load_yaml
 from tests.unit.manifests.objects import MANIFESTS, listed, named
 
 TEMPLATES, COMPONENT = MANIFESTS / "serving", MANIFESTS / "autoscaling"
@@ -54,7 +55,7 @@ def check(item):
 
 
 def component():
-    return {item["kind"]: item for item in (yaml.safe_load(file.read_text()) for file in listed(COMPONENT))}
+    return {item["kind"]: item for item in (load_yaml(file.read_text()) for file in listed(COMPONENT))}
 
 
 def rules():
@@ -91,7 +92,7 @@ def test_a_target_is_written_as_each_scaler_reads_it(target, quantity):
 
 @pytest.mark.parametrize("file", listed(COMPONENT), ids=lambda file: file.stem)
 def test_every_object_of_the_component_follows_its_schema(file):
-    item = yaml.safe_load(file.read_text())
+    item = load_yaml(file.read_text())
 
     check(item)
     assert file.name.startswith(f"{item['kind'].lower()}-")
@@ -107,7 +108,7 @@ def test_a_field_that_the_custom_resources_do_not_have_is_found():
 
 def test_every_series_is_recorded_once_and_served_by_the_adapter():
     recorded = [rule["record"] for group in rules() for rule in group["rules"]]
-    [rule] = yaml.safe_load(component()["ConfigMap"]["data"]["config.yaml"])["rules"]
+    [rule] = load_yaml(component()["ConfigMap"]["data"]["config.yaml"])["rules"]
     served = re.compile(re.search(r'__name__=~"([^"]+)"', rule["seriesQuery"])[1])
 
     assert sorted(recorded) == sorted(SERIES.values())
@@ -175,7 +176,7 @@ def test_an_overlay_takes_the_component_in(tmp_path):
 
     done = subprocess.run([kubectl, "kustomize", str(tmp_path)], capture_output=True, text=True, check=True)
 
-    kinds = [item["kind"] for item in yaml.safe_load_all(done.stdout)]
+    kinds = [item["kind"] for item in load_all_yaml(done.stdout)]
     assert {"PodMonitor", "PrometheusRule"} <= set(kinds)
 
 

@@ -7,11 +7,11 @@ import subprocess
 
 import jsonschema
 import pytest
-import yaml
 
 from slipway.tasks.contracts.fit.site_objects import READS_DATASETS
 from slipway.tasks.contracts.step_names import Step
 from tests.support.kubernetes_schemas import validate
+from tests.support.yaml_documents import load_all_yaml, load_yaml
 from tests.unit.manifests.objects import BASE, MANIFESTS, base_objects, listed, named
 
 OVERLAYS = sorted(folder.name for folder in (MANIFESTS / "overlays").iterdir())
@@ -19,7 +19,7 @@ OVERLAYS = sorted(folder.name for folder in (MANIFESTS / "overlays").iterdir())
 
 @pytest.mark.parametrize("file", listed(), ids=lambda file: file.stem)
 def test_every_object_follows_the_schemas_of_kubernetes(file):
-    validate(yaml.safe_load(file.read_text()))
+    validate(load_yaml(file.read_text()))
 
 
 def test_the_validator_refuses_a_field_that_kubernetes_does_not_know():
@@ -32,7 +32,7 @@ def test_the_validator_refuses_a_field_that_kubernetes_does_not_know():
 
 def test_every_file_holds_one_object_and_is_named_after_its_kind():
     for file in listed():
-        documents = list(yaml.safe_load_all(file.read_text()))
+        documents = list(load_all_yaml(file.read_text()))
         assert len(documents) == 1, file.name
         assert file.name.startswith(f"{documents[0]['kind'].lower()}-"), file.name
 
@@ -50,7 +50,7 @@ def rendered(overlay):
     done = subprocess.run(
         [kubectl, "kustomize", str(MANIFESTS / "overlays" / overlay)], capture_output=True, text=True, check=True
     )
-    return list(yaml.safe_load_all(done.stdout))
+    return list(load_all_yaml(done.stdout))
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
@@ -63,7 +63,7 @@ def test_an_overlay_resolves_to_valid_objects(overlay):
 
 
 def test_on_eks_every_account_has_a_cloud_identity_of_its_own_or_needs_none():
-    patches = yaml.safe_load((MANIFESTS / "overlays/eks/kustomization.yaml").read_text())["patches"]
+    patches = load_yaml((MANIFESTS / "overlays/eks/kustomization.yaml").read_text())["patches"]
     given = {patch["target"]["name"] for patch in patches if patch["target"]["kind"] == "ServiceAccount"}
     accounts = {item["metadata"]["name"] for item in base_objects() if item["kind"] == "ServiceAccount"}
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.yaml_documents import load_all_yaml, load_yaml
 from tests.unit.manifests.objects import MANIFESTS
 
 RENDER = """
@@ -20,7 +21,7 @@ with helm_python.Chart.load(sys.argv[1]) as chart:
 """
 CONTAINED = {"autoscaling"}
 """Those that another component contains, beside which kustomize refuses them."""
-COMPONENTS = yaml.safe_load((MANIFESTS / "chart" / "values.yaml").read_text())["components"]
+COMPONENTS = load_yaml((MANIFESTS / "chart" / "values.yaml").read_text())["components"]
 HELM = ENVIRONMENTS / "helm" / "bin" / "python"
 
 pytestmark = [
@@ -52,7 +53,7 @@ def kustomized(folder):
 
 
 def by_key(text):
-    objects = list(yaml.safe_load_all(text))
+    objects = list(load_all_yaml(text))
     found = {key_of(each): each for each in objects if each}
     assert len(found) == len([each for each in objects if each])
     return found

@@ -13,19 +13,20 @@ import yaml
 
 from tests.contracts.recorded import check_object, contract
 from tests.support.kubernetes_schemas import validate
+from tests.support.yaml_documents import load_yaml
 from tests.unit.manifests.objects import MANIFESTS, listed
 from tests.unit.manifests.test_monitoring import exported
 
 CLOUDWATCH, NEURON = MANIFESTS / "cloudwatch", MANIFESTS / "neuron-metrics"
 AGENT = json.loads((CLOUDWATCH / "agent.json").read_text())
-SCRAPED = yaml.safe_load((CLOUDWATCH / "prometheus.yaml").read_text())["scrape_configs"]
+SCRAPED = load_yaml((CLOUDWATCH / "prometheus.yaml").read_text())["scrape_configs"]
 PROMETHEUS = AGENT["logs"]["metrics_collected"]["prometheus"]
 DECLARATIONS = PROMETHEUS["emf_processor"]["metric_declaration"]
 PROMTOOL = shutil.which("promtool")
 
 
 def item_of(folder, kind):
-    return next(each for each in map(yaml.safe_load, (f.read_text() for f in listed(folder))) if each["kind"] == kind)
+    return next(each for each in map(load_yaml, (f.read_text() for f in listed(folder))) if each["kind"] == kind)
 
 
 def names_of(selector):
@@ -36,7 +37,7 @@ def names_of(selector):
 
 @pytest.mark.parametrize("file", [*listed(CLOUDWATCH), *listed(NEURON)], ids=lambda file: file.stem)
 def test_every_object_follows_its_schema(file):
-    item = yaml.safe_load(file.read_text())
+    item = load_yaml(file.read_text())
 
     if item["kind"] == "PodMonitor":
         check_object(item, contract("pod_monitor.json")["openAPIV3Schema"])
@@ -90,10 +91,10 @@ def test_every_declaration_reads_a_job_and_labels_that_its_targets_have():
 def test_the_agent_finds_its_files_and_may_find_its_targets():
     deployment = item_of(CLOUDWATCH, "Deployment")["spec"]
     [container] = deployment["template"]["spec"]["containers"]
-    generated = yaml.safe_load((CLOUDWATCH / "kustomization.yaml").read_text())["configMapGenerator"][0]
+    generated = load_yaml((CLOUDWATCH / "kustomization.yaml").read_text())["configMapGenerator"][0]
     roles = {
         item["metadata"]["namespace"]
-        for item in map(yaml.safe_load, (file.read_text() for file in listed(CLOUDWATCH)))
+        for item in map(load_yaml, (file.read_text() for file in listed(CLOUDWATCH)))
         if item["kind"] == "RoleBinding"
     }
 

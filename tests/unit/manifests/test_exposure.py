@@ -4,7 +4,6 @@ import re
 import textwrap
 
 import pytest
-import yaml
 from pydantic import ValidationError
 
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease, resolve
@@ -16,6 +15,7 @@ from tests.fakes.workspace import site
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
+from tests.support.yaml_documents import load_all_yaml, load_yaml
 from tests.unit.manifests.objects import MANIFESTS, named
 
 TEMPLATES = MANIFESTS / "serving"
@@ -150,7 +150,7 @@ def test_everything_that_is_rendered_is_looked_for_when_it_has_to_go():
 
 
 PAGE = (REPOSITORY / "docs" / "reach.md").read_text()
-EXAMPLE = list(yaml.safe_load_all(PAGE.split("```yaml\n")[1].split("```")[0]))
+EXAMPLE = list(load_all_yaml(PAGE.split("```yaml\n")[1].split("```")[0]))
 
 
 @pytest.mark.parametrize("item", EXAMPLE, ids=lambda item: item["kind"])
@@ -161,9 +161,7 @@ def test_the_example_with_authentication_follows_the_schemas(item):
 @pytest.mark.parametrize("field", ["autoscale", "routes", "load_balancer"])
 def test_the_examples_of_the_page_are_accepted(field):
     blocks = [textwrap.dedent(block) for block in re.findall(r"(?:^ {4}.*\n)+", PAGE, re.MULTILINE)]
-    found = [
-        yaml.safe_load(block)["serving"] for block in blocks if block.startswith("serving:") and f"{field}:" in block
-    ]
+    found = [load_yaml(block)["serving"] for block in blocks if block.startswith("serving:") and f"{field}:" in block]
 
     for settings in found:
         spec(serving=settings) if field == "autoscale" else site(serving=settings)

@@ -5,7 +5,6 @@ import re
 
 import jsonschema
 import pytest
-import yaml
 
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.engine.gpu_instances import GPU_INSTANCES
@@ -19,6 +18,7 @@ from tests.fakes.documents.eks_site import eks
 from tests.fakes.releases import SPEC, spec
 from tests.support.kubernetes_schemas import validate
 from tests.support.refused import refused
+from tests.support.yaml_documents import load_yaml
 from tests.unit.manifests.objects import MANIFESTS, violations
 
 RECORDS = {"NodePool": "karpenter_nodepool.json", "EC2NodeClass": "karpenter_ec2nodeclass.json"}
@@ -207,5 +207,5 @@ def test_the_device_plugins_tolerate_every_taint_that_pools_have():
     taints = {taint["key"] for pool in pools(everything()).values() for taint in pool["template"]["spec"]["taints"]}
 
     for file in (MANIFESTS / "gpu-nodes").glob("*.values.yaml"):
-        tolerated = {each["key"] for each in yaml.safe_load(file.read_text())["tolerations"]}
+        tolerated = {each["key"] for each in load_yaml(file.read_text())["tolerations"]}
         assert taints <= tolerated, file.name

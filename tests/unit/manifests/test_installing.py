@@ -3,17 +3,16 @@
 import re
 from pathlib import Path
 
-import yaml
-
 from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
 from tests.contracts.recorded import check_object, contract
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 from tests.unit.manifests.objects import MANIFESTS, base_objects, listed
 
 PAGE = (REPOSITORY / "docs" / "install.md").read_text()
-VALUES = yaml.safe_load((MANIFESTS / "airflow" / "values.yaml").read_text())
-SETTINGS = yaml.safe_load((MANIFESTS / "airflow" / "settings.yaml").read_text())
+VALUES = load_yaml((MANIFESTS / "airflow" / "values.yaml").read_text())
+SETTINGS = load_yaml((MANIFESTS / "airflow" / "settings.yaml").read_text())
 
 
 def test_airflow_of_the_chart_runs_the_locked_version_and_finds_what_slipway_needs():
@@ -47,7 +46,7 @@ def test_whatever_runs_tasks_or_triggers_of_the_chart_has_the_rights_of_slipway_
         (item["metadata"]["namespace"], item["metadata"]["name"]) for item in base_objects() if item["kind"] == "Role"
     }
     for file in listed(MANIFESTS / "airflow"):
-        binding = yaml.safe_load(file.read_text())
+        binding = load_yaml(file.read_text())
         validate(binding)
         assert (binding["metadata"]["namespace"], binding["roleRef"]["name"]) in roles
         assert {each["name"] for each in binding["subjects"]} == {
@@ -61,13 +60,13 @@ def test_whatever_runs_tasks_or_triggers_of_the_chart_has_the_rights_of_slipway_
 def test_external_secrets_follow_their_crd_and_make_the_secret_that_specs_name():
     recorded = contract("external_secret.json")
     (file,) = listed(MANIFESTS / "external-secrets")
-    secret = yaml.safe_load(file.read_text())
+    secret = load_yaml(file.read_text())
 
     assert secret["apiVersion"] == f"{recorded['group']}/{recorded['served']}"
     check_object(secret, recorded["openAPIV3Schema"])
     made = {f"{secret['spec']['target']['name']}/{each['secretKey']}" for each in secret["spec"]["data"]}
     named = {
-        (yaml.safe_load(path.read_text())["source"] or {}).get("token_secret")
+        (load_yaml(path.read_text())["source"] or {}).get("token_secret")
         for path in (REPOSITORY / "specs").glob("*.yaml")
     }
     assert named - {None} <= made

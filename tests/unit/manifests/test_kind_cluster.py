@@ -8,13 +8,13 @@ import sys
 
 import jsonschema
 import pytest
-import yaml
 
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.site.site import Site
 from tests.contracts.recorded import contract
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_all_yaml, load_yaml
 
 KIND = REPOSITORY / "local" / "kind"
 RECORD = contract("kind_cluster.yaml")
@@ -33,7 +33,7 @@ class Call:
 
 
 def documents(name):
-    return [item for item in yaml.safe_load_all((KIND / name).read_text()) if item]
+    return [item for item in load_all_yaml((KIND / name).read_text()) if item]
 
 
 def objects():
@@ -85,7 +85,7 @@ def test_every_object_follows_the_schema_of_kubernetes():
 
 
 def test_the_kustomization_lists_every_file_of_objects():
-    listed = yaml.safe_load((KIND / "kustomization.yaml").read_text())
+    listed = load_yaml((KIND / "kustomization.yaml").read_text())
 
     assert listed["resources"] == ["../../k8s_manifests/overlays/kind", *RESOURCES]
     assert all((KIND / name).exists() for name in listed["resources"] + listed["components"])
@@ -104,7 +104,7 @@ def test_the_cluster_s_configuration_has_fields_of_kind():
 @pytest.mark.parametrize("file", ["k8s_manifests/airflow/values.yaml", "local/kind/airflow.values.yaml"])
 def test_the_values_follow_the_schema_of_airflows_chart(file):
     record = contract("airflow_chart.json")
-    values = yaml.safe_load((REPOSITORY / file).read_text())
+    values = load_yaml((REPOSITORY / file).read_text())
 
     jsonschema.validate(values, record["schema"])
 
@@ -114,7 +114,7 @@ def test_the_values_follow_the_schema_of_airflows_chart(file):
 
 def test_the_common_settings_follow_the_schema_of_airflows_chart():
     jsonschema.validate(
-        yaml.safe_load((REPOSITORY / "k8s_manifests/airflow/settings.yaml").read_text()),
+        load_yaml((REPOSITORY / "k8s_manifests/airflow/settings.yaml").read_text()),
         contract("airflow_chart.json")["schema"],
     )
 
@@ -128,7 +128,7 @@ def test_a_value_that_the_chart_lacks_is_noticed(wrong):
 
 
 def test_the_images_of_kind_are_those_of_compose():
-    compose = yaml.safe_load((REPOSITORY / "docker-compose.yaml").read_text())["services"]
+    compose = load_yaml((REPOSITORY / "docker-compose.yaml").read_text())["services"]
     containers = [
         container
         for item in objects()
@@ -148,7 +148,7 @@ def test_every_secret_that_an_object_or_airflow_reads_is_made(calls):
     }
     text = "".join((KIND / name).read_text() for name in RESOURCES)
     read = {("slipway-store", name) for name in re.findall(r"secret(?:Key)?Ref: {name: ([a-z0-9-]+)", text)}
-    values = yaml.safe_load((KIND / "airflow.values.yaml").read_text())
+    values = load_yaml((KIND / "airflow.values.yaml").read_text())
     read |= {("airflow", each["secretName"]) for each in values["secret"]}
     read |= {
         ("airflow", volume["secret"]["secretName"])
@@ -163,7 +163,7 @@ def test_every_secret_that_an_object_or_airflow_reads_is_made(calls):
 
 def test_the_site_names_the_images_that_were_pushed_and_reaches_what_the_cluster_runs(calls, checkout):
     file = checkout / ".slipway" / "kind" / "site.yaml"
-    site = read_contract(Site, yaml.safe_load(file.read_text()), "site.yaml")
+    site = read_contract(Site, load_yaml(file.read_text()), "site.yaml")
     services = {
         f"http://{item['metadata']['name']}.{item['metadata']['namespace']}.svc:{item['spec']['ports'][0]['port']}"
         for item in objects()
@@ -202,7 +202,7 @@ def test_the_commands_come_in_an_order_in_which_each_finds_what_it_needs(calls):
 def test_the_configuration_of_the_cluster_mounts_the_checkout(calls, checkout):
     (given,) = [call.input for call in calls if call.words[:3] == ["kind", "create", "cluster"]]
 
-    (mount,) = yaml.safe_load(given)["nodes"][0]["extraMounts"]
+    (mount,) = load_yaml(given)["nodes"][0]["extraMounts"]
     assert mount["hostPath"] == str(checkout)
 
 

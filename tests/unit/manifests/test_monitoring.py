@@ -19,6 +19,7 @@ from tests.fakes.documents.rollouts import version
 from tests.fakes.workspace import site
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_all_yaml, load_yaml
 from tests.unit.manifests.objects import MANIFESTS, listed, violations
 
 COMPONENT, AUTOSCALING = MANIFESTS / "monitoring", MANIFESTS / "autoscaling"
@@ -37,7 +38,7 @@ def groups(folder=COMPONENT):
     return [
         group
         for file in listed(folder)
-        if (item := yaml.safe_load(file.read_text()))["kind"] == "PrometheusRule"
+        if (item := load_yaml(file.read_text()))["kind"] == "PrometheusRule"
         for group in item["spec"]["groups"]
     ]
 
@@ -82,7 +83,7 @@ def promtool(folder, *arguments, page=""):
 
 @pytest.mark.parametrize("file", [*listed(COMPONENT), *listed(GPU_METRICS)], ids=lambda file: file.stem)
 def test_every_object_of_the_component_follows_its_schema(file):
-    item = yaml.safe_load(file.read_text())
+    item = load_yaml(file.read_text())
 
     if item["kind"] in RECORDS:
         check_object(item, contract(RECORDS[item["kind"]])["openAPIV3Schema"])
@@ -94,7 +95,7 @@ def test_every_object_of_the_component_follows_its_schema(file):
 def test_the_exporter_meets_the_restricted_standard_and_runs_a_command_that_exists():
     [item] = [
         each
-        for each in map(yaml.safe_load, (file.read_text() for file in listed(COMPONENT)))
+        for each in map(load_yaml, (file.read_text() for file in listed(COMPONENT)))
         if each["kind"] == "Deployment"
     ]
     pod = item["spec"]["template"]["spec"]
@@ -107,7 +108,7 @@ def test_the_exporter_meets_the_restricted_standard_and_runs_a_command_that_exis
 
 
 def test_the_gpus_exporter_is_scraped_as_what_it_measures_and_runs_on_every_gpu_node():
-    items = {item["kind"]: item for item in map(yaml.safe_load, (file.read_text() for file in listed(GPU_METRICS)))}
+    items = {item["kind"]: item for item in map(load_yaml, (file.read_text() for file in listed(GPU_METRICS)))}
     monitor, pod = items["PodMonitor"]["spec"], items["DaemonSet"]["spec"]["template"]
 
     assert monitor["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
@@ -128,7 +129,7 @@ def test_an_overlay_takes_the_component_in_with_what_scalers_need(tmp_path):
 
     done = subprocess.run([kubectl, "kustomize", str(tmp_path)], capture_output=True, text=True, check=True)
 
-    items = {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(done.stdout)}
+    items = {(item["kind"], item["metadata"]["name"]): item for item in load_all_yaml(done.stdout)}
     assert {("PodMonitor", "slipway-serving"), ("PrometheusRule", "slipway-autoscaling")} <= items.keys()
     dashboards = items["ConfigMap", "slipway-dashboards"]
     assert dashboards["metadata"]["labels"]["grafana_dashboard"] == "1"

@@ -34,6 +34,7 @@ from tests.support.goldens import GOLDEN, check_golden
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
+from tests.support.yaml_documents import load_all_yaml, load_yaml
 from tests.unit.manifests.objects import MANIFESTS, violations
 
 TEMPLATES = MANIFESTS / "serving"
@@ -54,7 +55,7 @@ CASES = {
 
 
 def site(name):
-    document = eks() if name == "eks" else yaml.safe_load((REPOSITORY / "sites" / f"{name}.yaml").read_text())
+    document = eks() if name == "eks" else load_yaml((REPOSITORY / "sites" / f"{name}.yaml").read_text())
     return read_contract(Site, document, name)
 
 
@@ -89,7 +90,7 @@ LWS = contract("leaderworkerset.json")
 
 
 def over_nodes():
-    return next(yaml.safe_load_all((GOLDENS / "llama-3-8b-tp4pp2-a10g" / "manifests.yaml").read_text()))
+    return next(load_all_yaml((GOLDENS / "llama-3-8b-tp4pp2-a10g" / "manifests.yaml").read_text()))
 
 
 def test_a_release_over_nodes_follows_the_schema_of_leaderworkersets():

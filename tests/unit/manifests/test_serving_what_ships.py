@@ -19,6 +19,7 @@ from tests.fakes.releases import release
 from tests.support.goldens import check_goldens
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 from tests.unit.manifests.objects import MANIFESTS
 
 TEMPLATES = MANIFESTS / "serving"
@@ -38,7 +39,7 @@ SITE = read_contract(Site, eks(), "eks")
 
 
 def made(name):
-    sections = yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text())
+    sections = load_yaml((REPOSITORY / "specs" / f"{name}.yaml").read_text())
     return release(**sections)
 
 

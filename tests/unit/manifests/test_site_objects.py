@@ -3,7 +3,6 @@
 import ipaddress
 
 import pytest
-import yaml
 
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.fit.site_objects import HUB_STEPS, credentials_secrets, site_objects
@@ -11,6 +10,7 @@ from slipway.tasks.contracts.site.site import Site
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
+from tests.support.yaml_documents import load_yaml
 from tests.unit.manifests.objects import named
 
 KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "canary"}
@@ -18,7 +18,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "canary"}
 
 def site(hub=None, store=None, mlflow=None):
     text = (REPOSITORY / "sites" / "kind.yaml").read_text()
-    document = yaml.safe_load(text) | ({"hub": hub} if hub else {}) | ({"mlflow": mlflow} if mlflow else {})
+    document = load_yaml(text) | ({"hub": hub} if hub else {}) | ({"mlflow": mlflow} if mlflow else {})
     document["object_store"] = store or {"bucket": "slipway", "credentials_secret": "slipway-s3"}
     return read_contract(Site, document, "kind.yaml"), text
 
@@ -105,7 +105,7 @@ def test_an_endpoint_given_as_an_address_is_its_own_range(endpoint, expected):
 @pytest.mark.parametrize("name", ["local", "kind", "compose", "eks"])
 def test_every_object_of_a_shipped_site_is_valid(name):
     text = (REPOSITORY / "sites" / f"{name}.yaml").read_text()
-    document = read_contract(Site, yaml.safe_load(text), name)
+    document = read_contract(Site, load_yaml(text), name)
 
     for item in [*site_objects(document, text), *credentials_secrets(document, KEYS)]:
         if "karpenter" not in item["apiVersion"]:  # those are validated in test_gpu_nodes.py

@@ -1,18 +1,18 @@
 """The site files: each is valid, and says what its place needs."""
 
 import pytest
-import yaml
 
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.site.site import Site, quantity
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 SITES = sorted((REPOSITORY / "sites").glob("*.yaml"))
 
 
 def read(name):
     file = REPOSITORY / "sites" / f"{name}.yaml"
-    return read_contract(Site, yaml.safe_load(file.read_text()), file.name)
+    return read_contract(Site, load_yaml(file.read_text()), file.name)
 
 
 @pytest.mark.parametrize("file", SITES, ids=lambda file: file.stem)

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 
 from local.object_store.identities import Identities
 from local.object_store.signatures import Refusal
@@ -12,6 +11,7 @@ from slipway.tasks.contracts.site.signing import Signing
 from slipway.tasks.contracts.site.site import ObjectStoreSite
 from slipway.tasks.contracts.site.store_access import ACCOUNTS, IDENTITY_VARIABLE, iam_policy
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 MANIFESTS = REPOSITORY / "k8s_manifests"
 STORE = ObjectStoreSite(bucket="models", prefix="prod")
@@ -28,7 +28,7 @@ def request(account, method, path, query="", **headers):
 def test_every_account_that_the_manifests_make_has_its_rights_and_no_other():
     made = [path for part in ("base", "monitoring") for path in (MANIFESTS / part).glob("serviceaccount-*.yaml")]
 
-    assert {yaml.safe_load(path.read_text())["metadata"]["name"] for path in made} == set(ACCOUNTS)
+    assert {load_yaml(path.read_text())["metadata"]["name"] for path in made} == set(ACCOUNTS)
     assert {kind.service_account for kind in STEP_KINDS.values()} <= set(ACCOUNTS)
 
 

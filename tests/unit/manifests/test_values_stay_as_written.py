@@ -1,7 +1,6 @@
 """No text of a spec or a site is expanded by Kubernetes on its way into a process, but for the pod's own address."""
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -15,6 +14,7 @@ from tests.fakes.documents.eks_site import eks
 from tests.fakes.kube.kubernetes_expansion import expanded
 from tests.fakes.releases import release
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 EKS = eks()
@@ -52,7 +52,7 @@ PLACES = {
 
 
 def released(name):
-    return release(**yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text()))
+    return release(**load_yaml((REPOSITORY / "specs" / f"{name}.yaml").read_text()))
 
 
 ALONE, OVER_NODES = released("llama-3-8b-awq-l4"), released("llama-3-8b-tp4pp2-a10g")

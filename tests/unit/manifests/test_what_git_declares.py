@@ -1,12 +1,11 @@
 """docs/gitops.md: no object is both declared in Git and made by a run, so a sync undoes no promotion."""
 
-import yaml
-
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.fit.site_objects import site_objects
 from slipway.tasks.contracts.site.site import Site
 from tests.fakes.documents.eks_site import FILE, eks
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_all_yaml
 from tests.unit.manifests.objects import MANIFESTS
 
 GOLDEN = REPOSITORY / "tests" / "golden"
@@ -15,7 +14,7 @@ BY_ARGO_CD = "app.kubernetes.io/instance"
 
 
 def documents(files):
-    return [item for file in files for item in yaml.safe_load_all(file.read_text()) if item]
+    return [item for file in files for item in load_all_yaml(file.read_text()) if item]
 
 
 def declared():

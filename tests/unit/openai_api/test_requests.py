@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import pytest
-import yaml
 
 from slipway.tasks.serving.openai_api.generation.inputs import chat_question, completion_questions
 from slipway.tasks.serving.openai_api.http.errors import ApiError
@@ -12,6 +11,7 @@ from slipway.tasks.serving.openai_api.requests.anthropic import read_messages
 from slipway.tasks.serving.openai_api.requests.openai import read_chat, read_completion
 from slipway.tasks.serving.openai_api.requests.responses import read_response
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 from tests.unit.openai_api.models import OURS, VLLM, VLLM_OUTPUTS, model_of
 
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
@@ -354,7 +354,7 @@ def test_a_schema_beside_tools_is_refused_because_no_tool_could_be_called(choice
 
 
 def test_vllm_is_sent_names_that_it_has():
-    record = yaml.safe_load((REPOSITORY / "tests" / "contracts" / "vllm_sampling_parameters.yaml").read_text())
+    record = load_yaml((REPOSITORY / "tests" / "contracts" / "vllm_sampling_parameters.yaml").read_text())
     asked = {
         "top_p": 0.5,
         "top_k": 3,

@@ -4,11 +4,11 @@ import re
 import tomllib
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 FOLDERS = sorted(
@@ -33,7 +33,7 @@ def make_targets():
 
 
 def workflow():
-    return yaml.safe_load((REPOSITORY / ".github/workflows/ci.yml").read_text())
+    return load_yaml((REPOSITORY / ".github/workflows/ci.yml").read_text())
 
 
 def steps(workflow):
@@ -69,7 +69,7 @@ def test_ci_runs_make_targets_that_exist_and_all_that_a_developer_is_told_to_run
 
 
 def test_actions_of_every_workflow_are_pinned_by_commit():
-    workflows = [yaml.safe_load(file.read_text()) for file in (REPOSITORY / ".github" / "workflows").iterdir()]
+    workflows = [load_yaml(file.read_text()) for file in (REPOSITORY / ".github" / "workflows").iterdir()]
     used = [step["uses"] for each in workflows for step in steps(each) if "uses" in step]
 
     assert len(used) >= len(workflows)
@@ -77,7 +77,7 @@ def test_actions_of_every_workflow_are_pinned_by_commit():
 
 
 def test_pre_commit_runs_the_projects_own_tools():
-    (repository,) = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())["repos"]
+    (repository,) = load_yaml((REPOSITORY / ".pre-commit-config.yaml").read_text())["repos"]
     made = {hook["entry"].split()[1] for hook in repository["hooks"] if hook["entry"].startswith("make ")}
 
     assert repository["repo"] == "local"

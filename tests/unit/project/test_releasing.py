@@ -6,13 +6,13 @@ import runpy
 import subprocess
 
 import pytest
-import yaml
 
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 SCRIPT = runpy.run_path(str(REPOSITORY / ".github" / "release_notes.py"))
 notes, NotReadyError = SCRIPT["notes"], SCRIPT["NotReadyError"]
-STEPS = yaml.safe_load((REPOSITORY / ".github/workflows/release.yml").read_text())["jobs"]["release"]["steps"]
+STEPS = load_yaml((REPOSITORY / ".github/workflows/release.yml").read_text())["jobs"]["release"]["steps"]
 COMMANDS = "\n".join(step.get("run", "") for step in STEPS)
 
 

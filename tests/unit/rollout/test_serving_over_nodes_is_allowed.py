@@ -4,17 +4,17 @@ import shutil
 import subprocess
 
 import pytest
-import yaml
 
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_all_yaml, load_yaml
 
 FOLDER = REPOSITORY / "k8s_manifests" / "multinode"
 
 
 def objects():
-    listed = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]
-    return [yaml.safe_load((FOLDER / name).read_text()) for name in listed]
+    listed = load_yaml((FOLDER / "kustomization.yaml").read_text())["resources"]
+    return [load_yaml((FOLDER / name).read_text()) for name in listed]
 
 
 @pytest.mark.parametrize("kubernetes", ["1.32", "1.35"])
@@ -25,7 +25,7 @@ def test_every_object_follows_the_schemas_of_kubernetes(kubernetes):
 
 def test_every_file_is_listed():
     assert {file.name for file in FOLDER.glob("*.yaml")} - {"kustomization.yaml"} == set(
-        yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]
+        load_yaml((FOLDER / "kustomization.yaml").read_text())["resources"]
     )
 
 
@@ -46,5 +46,5 @@ def test_an_overlay_takes_it_as_a_component(tmp_path):
 
     done = subprocess.run([kubectl, "kustomize", str(overlay)], capture_output=True, text=True, check=True)
 
-    names = {(item["kind"], item["metadata"]["name"]) for item in yaml.safe_load_all(done.stdout)}
+    names = {(item["kind"], item["metadata"]["name"]) for item in load_all_yaml(done.stdout)}
     assert {("ServiceAccount", "slipway-leader"), ("NetworkPolicy", "ranks")} <= names

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
@@ -22,6 +21,7 @@ from tests.fakes.releases import SPEC, spec
 from tests.fakes.store.object_store import MemoryObjectStore
 from tests.fixtures.adapters import ATTENTION, TINY, adapter_files
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 SHAPE = {
     "architectures": ["LlamaForCausalLM"],
@@ -104,7 +104,7 @@ def test_the_llm_api_finds_every_adapter_below_its_engine_and_serves_what_both_c
     engine, repository = made(workspaces(TINY, **adapters), tmp_path, "llmapi")
 
     parameters = text_format.Parse((repository / "config.pbtxt").read_text(), ModelConfig()).parameters
-    arguments = yaml.safe_load((repository / "1" / "model.yaml").read_text())
+    arguments = load_yaml((repository / "1" / "model.yaml").read_text())
     for name, folder in json.loads(parameters["adapters"].string_value).items():
         for file, content in adapters[name].items():
             assert (engine / folder / file).read_bytes() == content

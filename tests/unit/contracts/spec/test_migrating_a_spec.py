@@ -4,7 +4,6 @@ import copy
 from itertools import permutations
 
 import pytest
-import yaml
 
 from slipway.cli.files.migrate import Target
 from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, kinds_with
@@ -14,6 +13,7 @@ from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from tests.fakes.releases import EVERY_PARAMETER, SPEC
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
+from tests.support.yaml_documents import load_yaml
 
 CALIBRATION = {"dataset": "hf://datasets/org/texts@main/a.jsonl"}
 ON_GPUS = kinds_with("on_gpu")
@@ -21,7 +21,7 @@ PAIRS = list(permutations(ON_GPUS, 2))
 SPECS = [
     data
     for file in sorted((REPOSITORY / "specs").glob("*.yaml"))
-    if ENGINE_KINDS[(data := yaml.safe_load(file.read_text()))["engine"]["kind"]].on_gpu
+    if ENGINE_KINDS[(data := load_yaml(file.read_text()))["engine"]["kind"]].on_gpu
 ]
 
 

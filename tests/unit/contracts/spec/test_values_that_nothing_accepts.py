@@ -3,16 +3,16 @@
 import copy
 
 import pytest
-import yaml
 
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
-SITE = yaml.safe_load((REPOSITORY / "sites" / "kind.yaml").read_text())
-SPEC = yaml.safe_load((REPOSITORY / "specs" / "demo.yaml").read_text())
+SITE = load_yaml((REPOSITORY / "sites" / "kind.yaml").read_text())
+SPEC = load_yaml((REPOSITORY / "specs" / "demo.yaml").read_text())
 
 
 def changed(document, path, value):

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 from google.protobuf import text_format
 from google.protobuf.json_format import MessageToDict
 from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -15,6 +14,7 @@ from slipway.tasks.engines.trtllm.vocabulary import VOCABULARY
 from slipway.tasks.serving.rendered.repository import render, template_files
 from tests.support.goldens import check_goldens
 from tests.support.paths import REPOSITORY
+from tests.support.yaml_documents import load_yaml
 
 TEMPLATES = REPOSITORY / "model_repository_templates"
 CONTRACT = json.loads((REPOSITORY / "tests" / "contracts" / "triton_tensorrt_llm_model.json").read_text())
@@ -89,7 +89,7 @@ def parameters(repository, model):
 
 def from_spec(name, out, scratch):
     """Render as assemble does, from what build would have read back of an engine that is as asked."""
-    spec = ReleaseSpec.model_validate(yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text()))
+    spec = ReleaseSpec.model_validate(load_yaml((REPOSITORY / "specs" / f"{name}.yaml").read_text()))
     limits = {key: getattr(spec.engine, key) for key in ("max_batch_size", "max_input_tokens", "max_sequence_tokens")}
     description = {
         "limits": limits,
@@ -239,7 +239,7 @@ def test_the_llm_apis_arguments_come_from_the_values_and_options_may_add_some(tm
         options={"max_num_tokens": 4096},
     )
 
-    assert yaml.safe_load((repository / "demo/1/model.yaml").read_text()) == {
+    assert load_yaml((repository / "demo/1/model.yaml").read_text()) == {
         "tensor_parallel_size": 2,
         "pipeline_parallel_size": 1,
         "max_batch_size": 8,
