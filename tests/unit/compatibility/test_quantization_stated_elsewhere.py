@@ -288,3 +288,73 @@ def test_every_format_of_several_groups_has_to_be_served():
 def test_a_group_has_all_parts_of_a_fused_layer(first, second, named):
     with refused(what="as one layer", found=named):
         plan(Brought(in_groups(first, second), gib=6), "vllm", H100)
+
+
+def indexed(config, *names):
+    """The checkpoint whose index has these tensors."""
+    files = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    index = {name: files[number % 2] for number, name in enumerate(names)} | {"model.norm.weight": files[1]}
+    return Brought(config, gib=6, documents={"model.safetensors.index.json": {"weight_map": index}})
+
+
+UP, GATE = "model.layers.2.mlp.up_proj", "model.layers.2.mlp.gate_proj"
+PLAIN = ("model.layers.3.mlp.up_proj.weight", "model.layers.3.mlp.gate_proj.weight")
+PACKED_UP = (f"{UP}.weight_packed", f"{UP}.weight_scale", f"{GATE}.weight_packed", *PLAIN)
+WITH_SCALES = (f"{UP}.weight", f"{UP}.weight_scale", f"{GATE}.weight", f"{GATE}.weight_scale", *PLAIN)
+NVFP4 = {"group_0": {"targets": ["Linear"], **OF_NVFP4}}
+BOTH = ["model.layers.3.mlp.up_proj", "model.layers.3.mlp.gate_proj"]
+NEXT = {
+    **MOE,
+    "architectures": ["Qwen3NextForCausalLM"],
+    "model_type": "qwen3_next",
+    "linear_num_value_heads": 32,
+    "linear_key_head_dim": 128,
+}
+OLD_NAMES = [f"model.layers.0.linear_attn.in_proj_{part}" for part in ("qkv", "z", "b", "a")]
+
+
+@pytest.mark.parametrize(
+    ("config", "tensors"),
+    [
+        (stated("compressed-tensors", config_groups=NVFP4, ignore=["lm_head"]), PACKED_UP),
+        (in_modelopt(ignore=["lm_head"]), WITH_SCALES),
+        (stated("fp8", activation_scheme="dynamic", ignored_layers=["lm_head"]), WITH_SCALES),
+    ],
+)
+def test_layers_in_16_bits_that_nothing_leaves_out_are_refused_by_the_index(config, tensors):
+    with refused(
+        what="layers in 16 bits", found="2 in model.safetensors.index.json, the first model.layers.3.mlp.gate"
+    ):
+        plan(indexed(config, *tensors), "vllm", H100)
+
+
+def test_layers_that_are_left_out_under_older_names_are_refused_by_the_index():
+    fused = ("model.layers.0.linear_attn.in_proj_qkvz.weight", "model.layers.0.linear_attn.in_proj_ba.weight")
+    quantized = {"quant_method": "compressed-tensors", "config_groups": NVFP4, "ignore": OLD_NAMES}
+
+    with refused(what="layers in 16 bits", found="2 in model.safetensors.index.json"):
+        plan(indexed({**NEXT, "quantization_config": quantized}, f"{UP}.weight_packed", *fused), "vllm", H100)
+
+
+@pytest.mark.parametrize(
+    ("config", "tensors"),
+    [
+        (stated("compressed-tensors", config_groups=NVFP4, ignore=BOTH), PACKED_UP),
+        (stated("compressed-tensors", config_groups=NVFP4, ignore=["re:.*layers.3.mlp.*"]), PACKED_UP),
+        (stated("compressed-tensors", config_groups=NVFP4, ignore=["model.layers.3.mlp.gate_up_proj"]), PACKED_UP),
+        (
+            stated(
+                "compressed-tensors", config_groups={"g": {**OF_NVFP4, "targets": ["re:.*layers.2.*"]}}, ignore=["a"]
+            ),
+            PACKED_UP,
+        ),
+        (in_modelopt(ignore=["model.layers.3.mlp*"]), WITH_SCALES),
+        (in_modelopt(ignore=["lm_head"]), WITH_SCALES[:4]),
+        (
+            stated("compressed-tensors", config_groups=NVFP4, ignore=["lm_head"]),
+            (f"{UP}.weight_packed", "model.layers.32.mlp.up_proj.weight", "model.visual.layers.0.mlp.up_proj.weight"),
+        ),
+    ],
+)
+def test_layers_that_are_left_out_predict_or_see_are_taken(config, tensors):
+    plan(indexed(config, *tensors), "vllm", H100)

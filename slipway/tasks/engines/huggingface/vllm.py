@@ -15,7 +15,7 @@ from slipway.tasks.contracts.spec.gpu_formats import DATA_CENTRE_BLACKWELL, HOPP
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.plan import Source, lora_folder
 from slipway.tasks.engines.checkpoint.config_defaults import completed
-from slipway.tasks.engines.checkpoint.files import CONFIG, read_object
+from slipway.tasks.engines.checkpoint.files import CONFIG, INDEX, read_object
 from slipway.tasks.engines.checkpoint.quant_algo import QUANT_ALGO
 from slipway.tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, checkpoint_values, lora_ranks
 from slipway.tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner, check_quantizable
@@ -36,6 +36,7 @@ from slipway.tasks.engines.preflight.memory_fit import batched_tokens
 from slipway.tasks.engines.preflight.model_shape import shape_of
 from slipway.tasks.engines.preflight.source_formats import group_of
 from slipway.tasks.engines.preflight.speculation import check_speculation
+from slipway.tasks.engines.preflight.unpacked_layers import check_unpacked_layers
 from slipway.tasks.engines.upstream.tables import table_of
 
 ONLINE = {"fp8_online": {"quantization": "fp8"}}
@@ -83,7 +84,9 @@ class VllmPlanner(CheckpointPlanner):
         _check_groups(release.spec, documents)
         if release.spec.quantization.format == "none":
             beside = documents.get(QUANTIZED_BY_MODELOPT)
-            check_fused_layers(documents.get(CONFIG, {}), stated_quantization(documents), version, source.name, beside)
+            config, stated = documents.get(CONFIG, {}), stated_quantization(documents)
+            check_fused_layers(config, stated, version, source.name, beside)
+            check_unpacked_layers(config, stated, documents.get(INDEX, {}).get("weight_map"), version, source.name)
         _check_state(release, source, documents)
         _check_sparse_attention(release, source, documents)
         _check_tied(release, source, documents)

@@ -53,6 +53,11 @@ class Rule(NamedTuple):
     """Whether vLLM finds it of a fused layer's part."""
 
 
+HAS_GROUP = "has a group for"
+LEFT_OUT = IGNORES, LEAVES_OUT, EXCLUDES = "ignores", "leaves out", "excludes"
+"""What rules say of layers that stay in 16 bits."""
+
+
 def check_fused_layers(config: Fields, stated: Any, version: str, what: str, beside: Fields | None = None) -> None:
     """Refuse a configuration that says something of a part of a fused layer and not of the others.
 
@@ -66,12 +71,13 @@ def check_fused_layers(config: Fields, stated: Any, version: str, what: str, bes
     Raises:
         InputError: the parts of which it says so, and the others.
     """
-    for rule in _rules(stated if isinstance(stated, Mapping) else beside or {}):
-        for whole, *parts in _fused(config, version):
+    for rule in rules_of(stated if isinstance(stated, Mapping) else beside or {}):
+        for whole, *parts in fused_of(config, version):
             _check(rule, whole, parts, what)
 
 
-def _rules(stated: Fields) -> Iterator[Rule]:
+def rules_of(stated: Fields) -> Iterator[Rule]:
+    """What a quantization_config says of single layers. None of what could be slow to match."""
     method, groups = str(stated.get("quant_method")).lower(), stated.get("config_groups")
     if name_of(stated).startswith(COMPRESSED):
         yield from _of_compressed_tensors(_names(stated.get("ignore")))
@@ -79,11 +85,11 @@ def _rules(stated: Fields) -> Iterator[Rule]:
     elif method == "fp8":
         names = _names(stated.get("ignored_layers")) or _names(stated.get("modules_to_not_convert"))
         exact = set(names).__contains__
-        yield Rule("leaves out", names, exact, exact, exact)
+        yield Rule(LEAVES_OUT, names, exact, exact, exact)
     elif method == "awq":
         names = _names(stated.get("modules_to_not_convert"))
         within = _within(names)
-        yield Rule("leaves out", names, within, within, within)
+        yield Rule(LEAVES_OUT, names, within, within, within)
     elif method == "gptq":
         yield from _of_gptq(stated)
     elif method == "modelopt" or "quantization" in stated:
@@ -92,7 +98,7 @@ def _rules(stated: Fields) -> Iterator[Rule]:
 
 def _of_compressed_tensors(ignored: Sequence[str]) -> Iterator[Rule]:
     if (matches := _by_name_or_regex(ignored)) is not None:
-        yield Rule("ignores", ignored, matches, set(ignored).__contains__, matches)
+        yield Rule(IGNORES, ignored, matches, set(ignored).__contains__, matches)
 
 
 def _of_groups(groups: Sequence[Sequence[str]]) -> Iterator[Rule]:
@@ -103,7 +109,7 @@ def _of_groups(groups: Sequence[Sequence[str]]) -> Iterator[Rule]:
     of_classes = any(target[:1].isupper() for targets in groups for target in targets)
     for targets in groups if len(groups) > 1 else ():
         if (matches := _by_name_or_regex(targets)) is not None:
-            yield Rule("has a group for", targets, matches, matches, _nothing if of_classes else matches)
+            yield Rule(HAS_GROUP, targets, matches, matches, _nothing if of_classes else matches)
 
 
 def _by_name_or_regex(names: Sequence[str]) -> Matches | None:
@@ -137,8 +143,8 @@ def _of_modelopt(stated: Fields) -> Iterator[Rule]:
     def matches(layer: str) -> bool:
         return layer in exact or any(fnmatchcase(layer, name) for name in names)
 
-    yield Rule("excludes", names, exact.__contains__, exact.__contains__, exact.__contains__)
-    yield Rule("excludes", names, matches, lambda layer: within(layer) or matches(layer), exact.__contains__)
+    yield Rule(EXCLUDES, names, exact.__contains__, exact.__contains__, exact.__contains__)
+    yield Rule(EXCLUDES, names, matches, lambda layer: within(layer) or matches(layer), exact.__contains__)
     layers = _object(own.get("quantized_layers"))
     for algorithm in sorted({str(_object(each).get("quant_algo")) for each in layers.values()}):
         named = {name for name, each in layers.items() if _object(each).get("quant_algo") == algorithm}
@@ -169,7 +175,8 @@ def _folders(whole: str, parts: Sequence[str], names: Sequence[str]) -> list[str
     return sorted({name.rpartition(".")[0] for name in plain} | usual)
 
 
-def _fused(config: Fields, version: str) -> list[list[str]]:
+def fused_of(config: Fields, version: str) -> list[list[str]]:
+    """Names of the layers that a version of vLLM fuses for the model, each with those of its parts."""
     table = table_of("vllm", version) or table_of("vllm", NEWEST_VLLM) or {}
     named = architectures_of(config)
     fused = table.get("fused", {})
