@@ -11,7 +11,7 @@ from slipway.tasks.engines.checkpoint.config_reading import differences
 from slipway.tasks.engines.preflight.loras import max_rank
 from slipway.tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
-from tests.fixtures.adapters import SIZES, write_adapter
+from tests.fixtures.adapters import SIZES, TINY, write_adapter
 from tests.fixtures.odd_checkpoints import FORMS, config_of
 from tests.support.refused import refused
 
@@ -283,3 +283,41 @@ def test_a_draft_model_passes_through_and_its_positions_are_read_as_the_models_a
 def test_a_draft_model_that_is_missing_is_no_engine(kind, checkpoint, out):
     with refused(what="weights"):
         maker_for(kind).build(checkpoint, asked(kind, speculative=DRAFTED), out)
+
+
+@pytest.fixture
+def headed(checkpoint):
+    """Writes a head and embeddings of one model; whether they are in one file."""
+    import numpy as np
+
+    def write(*, tied, same, shards=1):
+        config = {**TINY, "model_type": "llama", "tie_word_embeddings": tied}
+        (checkpoint / "config.json").write_text(json.dumps(config))
+        embeddings = np.arange(16, dtype=np.float16).reshape(4, 4)
+        head = embeddings if same else embeddings + 1
+        tensors = {"model.embed_tokens.weight": embeddings, "lm_head.weight": head}
+        if shards == 1:
+            save_file(tensors, checkpoint / "model.safetensors")
+        else:
+            (checkpoint / "model.safetensors").unlink()
+            for number, (name, value) in enumerate(tensors.items(), start=1):
+                save_file({name: value}, checkpoint / f"model-0000{number}-of-00002.safetensors")
+
+    return write
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_head_of_its_own_that_servers_would_leave_out_is_refused(headed, checkpoint, out, kind, shards):
+    headed(tied=True, same=False, shards=shards)
+
+    with refused(what="has a head of its own", found="tie_word_embeddings true"):
+        maker_for(kind).quantize(checkpoint, asked(kind), out, Texts())
+
+
+@pytest.mark.parametrize("fields", [{"tied": True, "same": True}, {"tied": False, "same": False}])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_head_that_is_the_embeddings_or_is_not_said_to_be_is_taken(headed, checkpoint, out, fields, shards):
+    headed(**fields, shards=shards)
+
+    assert maker_for("vllm").quantize(checkpoint, asked("vllm"), out, Texts())["weights_bytes"]

@@ -13,6 +13,7 @@ from slipway.tasks.engines.checkpoint.calibration_texts import Texts
 from slipway.tasks.engines.checkpoint.files import check_weights, read_config, read_object
 from slipway.tasks.engines.checkpoint.positions import check_limits
 from slipway.tasks.engines.checkpoint.quant_algo import KV_QUANT_ALGO, QUANT_ALGO
+from slipway.tasks.engines.checkpoint.tied_head import check_tied_head
 from slipway.tasks.engines.huggingface.checkpoint_planner import MODELOPT
 from slipway.tasks.engines.loras import check_lora_weights, lora_modules, loras_in, model_modules, model_shapes
 from slipway.tasks.engines.passthrough import chat_template_in, link_all, link_draft, link_loras, link_readable
@@ -37,6 +38,7 @@ class CheckpointMaker(EngineMaker):
         config = read_config(checkpoint)
         check_limits(spec, config)
         source_bytes = check_weights(checkpoint)
+        check_tied_head(checkpoint, config)
         check_lora_weights(checkpoint, spec)
         if not spec.changes_weights:
             link_all(checkpoint, out)
