@@ -160,13 +160,13 @@ def _release_uri(plan: Plan, spec: ReleaseSpec, channel: Channel, documents: Rel
 
 
 def _has_spec(spec: ReleaseSpec, uri: str, documents: ReleaseDocuments) -> bool:
-    """Whether a stored release has this spec, apart from the name of its revision; False where it cannot be read."""
+    """Whether a stored release has this spec, apart from what is no part of it; False where it cannot be read."""
     try:
         stored = documents.release(uri).spec
     except InputError:
         return False
     source = stored.source.model_copy(update={"revision": spec.source.revision})
-    return stored.model_copy(update={"source": source}) == spec
+    return stored.model_copy(update={"source": source, "adapters": spec.adapters}) == spec
 
 
 def _write(release: Release, uri: str, workspace: Workspace) -> None:

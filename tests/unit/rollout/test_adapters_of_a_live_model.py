@@ -10,7 +10,7 @@ from slipway.tasks.contracts.site.signing import Signing
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.adapters import AdaptersRequest
 from slipway.tasks.contracts.stored.release import StepResult
-from slipway.tasks.steps import fetch_adapters, load_adapters, sign_adapters
+from slipway.tasks.steps import fetch_adapters, load_adapters, plan, sign_adapters
 from tests.fakes.clock import ManualClock
 from tests.fakes.documents.gpu_site import gpu_site
 from tests.fakes.documents.rollouts import released
@@ -407,3 +407,27 @@ def test_a_pod_on_trial_that_goes_away_ends_the_trial(world):
 
     world.run(spec(named("polite", 4)), run="again")
     assert world.answers("polite") == ["rank 4"]
+
+
+def test_a_release_planned_again_with_other_adapters_keeps_its_document_and_so_its_warm_pods(world):
+    uri = world.workspace.layout.release("demo", world.live.id)
+
+    assert plan._has_spec(spec(named("polite", 4)), uri, world.workspace.documents)
+
+
+def test_roll_backs_lead_to_no_adapters_where_there_were_none_and_never_past_what_is_kept(world):
+    world.run(spec(named("polite", 4)))
+    world.run(spec(), "previous")
+    with pytest.raises(InputError, match="no adapters"):
+        world.answers("polite")
+    with pytest.raises(InputError, match="served no other adapters before"):
+        world.run(spec(), "previous")
+
+    for rank, revision in ((4, "main"), (8, "v2"), (4, "main"), (8, "v2")):
+        world.run(spec(named("polite", rank, revision)))
+    assert len(world.document.sets) == 3
+    world.run(spec(), "previous")
+    world.run(spec(), "previous")
+    with pytest.raises(InputError, match="served no other adapters before"):
+        world.run(spec(), "previous")
+    assert world.answers("polite") == ["rank 8", "rank 8"]

@@ -129,7 +129,7 @@ class Adapters(Contract):
             return None
         if self.sets[0].event == "rolled-back" and self.sets[0].run == run:
             return self.current
-        return self.sets[1].adapters if len(self.sets) > 1 else ()
+        return self.sets[1].adapters if len(self.sets) > 1 else None
 
     def labels(self, pod: str) -> dict[str, str]:
         """What a pod answers to: names and versions, with the keys of their artifacts."""
@@ -146,7 +146,8 @@ class Adapters(Contract):
         """With names that mean what `change` says. A name that is new is not listed yet."""
         if self.sets and self.sets[0].run == change.run and self.means(change.adapters):
             return self
-        kept = self.sets[2:] if change.event == "rolled-back" else self.sets
+        none = AdapterSet(adapters=(), event="loaded", run=change.run, at=change.at, reason="as it was published")
+        kept = self.sets[2:] if change.event == "rolled-back" else self.sets or (none,)
         names = {entry.name for entry in change.adapters}
         update = {
             "sets": (change, *kept)[:KEPT_SETS],
