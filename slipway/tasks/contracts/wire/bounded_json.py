@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -94,11 +94,17 @@ def check(value: Any, bounds: Bounds) -> None:
             raise BoundsError(f"has more than {bounds.values} values")
         if depth > bounds.depth:
             raise BoundsError(f"is more than {bounds.depth} levels deep")
+        inner: list[Any] = []
         for each in level:
-            if isinstance(each, str) and not is_text(each):
-                raise BoundsError("has half a surrogate pair, which cannot be written as UTF-8")
-        inner = itertools.chain.from_iterable(map(_within, level))
-        level, depth = list(itertools.islice(inner, left + 1)), depth + 1
+            if isinstance(each, str):
+                if not is_text(each):
+                    raise BoundsError("has half a surrogate pair, which cannot be written as UTF-8")
+            elif isinstance(each, dict):
+                inner += each
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+        level, depth = inner, depth + 1
 
 
 def _decoded(text: bytes) -> str:
@@ -128,14 +134,6 @@ def is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _within(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield from value
-        yield from value.values()
-    elif isinstance(value, list):
-        yield from value
 
 
 def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -276,7 +276,11 @@ def workload(templates: Path, name: str, values: dict[str, Any]) -> list[Documen
     Raises:
         InputError: Kubernetes would expand a value that is not meant to be (see kubernetes_text.py).
     """
-    documents = template_files.documents(templates, name, values)
+    return template_files.documents(templates, name, values, _annotated)
+
+
+def _annotated(documents: list[Document]) -> list[Document]:
+    """The documents, checked, each with its digest."""
     check_pod_values(container_values(documents))
     for document in documents:
         document["metadata"].setdefault("annotations", {})[MANIFEST] = sha256_of(document)

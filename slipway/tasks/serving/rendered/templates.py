@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,19 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from slipway.tasks.contracts.errors import InputError
 
 LIBYAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Documents = list[dict[str, Any]]
 
 
-def documents(folder: Path, name: str, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """The YAML documents of a template.
+def documents(
+    folder: Path, name: str, values: dict[str, Any], complete: Callable[[Documents], Documents] = list
+) -> Documents:
+    """The YAML documents of a template, as `complete` returns them.
 
     Raises:
         InputError: the template lacks a value, or a value is not JSON.
     """
-    rendered: list[dict[str, Any]] = json.loads(_as_json(text(folder, name, values)))
+    given = json.dumps(values, default=_not_json)
+    rendered: Documents = json.loads(_as_json(folder, name, given, complete))
     return rendered
 
 
@@ -58,12 +63,13 @@ def _not_json(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=32)
-def _as_json(text: str) -> str:
-    """Parse a YAML text into JSON, which has no anchors, so that changing one value changes no other.
+def _as_json(folder: Path, name: str, given: str, complete: Callable[[Documents], Documents]) -> str:
+    """Render a template into JSON, which has no anchors, so that changing one value changes no other.
 
     The result is cached: a roll-out renders the same manifest at every observation.
     """
-    return json.dumps([document for document in parsed(text) if document])
+    rendered = text(folder, name, json.loads(given))
+    return json.dumps(complete([document for document in parsed(rendered) if document]))
 
 
 def parsed(text: str) -> list[Any]:
