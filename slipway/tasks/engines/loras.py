@@ -6,14 +6,16 @@ from pathlib import Path
 from slipway.tasks.contracts.spec.engine import Lora
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.plan import lora_folder
+from slipway.tasks.engines.checkpoint.config_defaults import completed
 from slipway.tasks.engines.checkpoint.files import CONFIG, check_weights, read_object
 from slipway.tasks.engines.checkpoint.lora_modules import modules_of
 from slipway.tasks.engines.checkpoint.lora_tensors import (
     PLAIN,
+    Base,
     Shape,
     changed_layers,
+    check_adapter,
     check_matrices,
-    check_modules,
     shapes_in,
 )
 from slipway.tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
@@ -45,11 +47,10 @@ def check_lora_weights(checkpoint: Path, spec: ReleaseSpec) -> None:
         return
     if support_of(spec).layers is not None:
         _check_served_layers(checkpoint, spec)
-    ranks, model, modules = loras_in(checkpoint, spec), model_shapes(checkpoint), model_modules(checkpoint)
+    ranks, base = loras_in(checkpoint, spec), base_of(checkpoint)
     for adapter, folder in _folders(checkpoint, spec):
-        check_matrices(folder / ADAPTER_WEIGHTS, ranks[adapter.name], model, f"adapter {adapter.name}")
-        if support_of(spec).layers is None:
-            check_modules(folder / ADAPTER_WEIGHTS, modules, f"adapter {adapter.name}")
+        check = check_matrices if support_of(spec).layers is not None else check_adapter
+        check(folder / ADAPTER_WEIGHTS, ranks[adapter.name], base, f"adapter {adapter.name}")
 
 
 def _check_served_layers(checkpoint: Path, spec: ReleaseSpec) -> None:
@@ -60,18 +61,16 @@ def _check_served_layers(checkpoint: Path, spec: ReleaseSpec) -> None:
         check_layers(spec, adapter, changed[adapter.name], documents)
 
 
-def model_shapes(checkpoint: Path) -> dict[str, Shape]:
-    """Shapes of the model's weights, by name, apart from those that hold several numbers in one element."""
+def base_of(checkpoint: Path) -> Base:
+    """What adapters are compared with: shapes of weights with a number in each element, and modules of any format."""
     shapes: dict[str, Shape] = {}
+    names: set[str] = set()
     for file in sorted(checkpoint.glob("*.safetensors")):
         shapes |= shapes_in(file, "the model", PLAIN)
-    return shapes
-
-
-def model_modules(checkpoint: Path) -> set[str]:
-    """Names of the model's modules that have weights of their own, in whatever format; without experts."""
-    names = (name for file in checkpoint.glob("*.safetensors") for name in shapes_in(file, "the model"))
-    return {name.rpartition(".")[0] for name in names if "expert" not in name}
+        names |= shapes_in(file, "the model").keys()
+    hidden = completed(read_object(checkpoint / CONFIG)).get("hidden_size")
+    modules = {name.rpartition(".")[0] for name in names if "expert" not in name}
+    return Base(shapes, sorted(modules), hidden if isinstance(hidden, int) else None)
 
 
 def lora_layers(checkpoint: Path, spec: ReleaseSpec) -> dict[str, dict[str, frozenset[int]]]:

@@ -1,9 +1,7 @@
 """fetch-adapters: bring the adapters that a spec adds to the live release from the Hub to the object store, checked."""
 
 import json
-from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from slipway.tasks.adapters.store.artifacts import Incoming
 from slipway.tasks.adapters.workspace import Outcome, Workspace
@@ -14,20 +12,13 @@ from slipway.tasks.contracts.stored.artifact import ADAPTER, Stage
 from slipway.tasks.contracts.stored.plan import Source
 from slipway.tasks.contracts.stored.release import PREVIOUS, Release
 from slipway.tasks.engines.checkpoint.files import check_weights
-from slipway.tasks.engines.checkpoint.lora_tensors import Shape, check_matrices, check_modules
+from slipway.tasks.engines.checkpoint.lora_tensors import Base, check_adapter
 from slipway.tasks.engines.passthrough import link_readable
 from slipway.tasks.engines.preflight.loras import ADAPTER_WEIGHTS
 from slipway.tasks.planning.adding import Added, changes, files_by_digest, resolve_adapters
 from slipway.tasks.serving.rendered.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, MODEL_VERSION
 
 SHA256 = "sha256:"
-
-
-class Base(NamedTuple):
-    """The live release's own weights: shapes by name, and the modules that have any."""
-
-    shapes: Mapping[str, Shape]
-    modules: Sequence[str]
 
 
 def run(request: AdaptersRequest, workspace: Workspace) -> Outcome:
@@ -48,7 +39,7 @@ def run(request: AdaptersRequest, workspace: Workspace) -> Outcome:
         )
     live = workspace.documents.release(entry.release_uri)
     added = resolve_adapters(request.spec, live, workspace.hub)
-    base = _base(live, workspace) if added else Base({}, ())
+    base = _base(live, workspace) if added else Base({}, (), None)
     for each in added:
         _store(each, live, base, workspace)
     wanted = tuple(each.entry for each in added)
@@ -74,8 +65,7 @@ def _store(added: Added, live: Release, base: Base, workspace: Workspace) -> Non
     folder, readable = (workspace.folder(f"{part}/{entry.name}") for part in ("downloaded", "readable"))
     artifacts.fetch("download", downloaded, folder)
     check_weights(folder)
-    check_matrices(folder / ADAPTER_WEIGHTS, entry.rank, base.shapes, f"adapter {entry.name}")
-    check_modules(folder / ADAPTER_WEIGHTS, base.modules, f"adapter {entry.name}")
+    check_adapter(folder / ADAPTER_WEIGHTS, entry.rank, base, f"adapter {entry.name}")
     link_readable(folder, readable)
     inputs: dict[Stage, str] = {"publish": live.plan.stages["publish"].key, "download": downloaded}
     producer = {"repo": source.repo, "commit": source.commit}
@@ -107,6 +97,6 @@ def _base(live: Release, workspace: Workspace) -> Base:
     path = f"{live.spec.name}/{MODEL_VERSION}/{ENGINE_FOLDER}/{ENGINE_DESCRIPTION}"
     folder = workspace.folder("engine")
     workspace.artifacts.fetch("publish", live.plan.stages["publish"].key, folder, only=path)
-    recorded = json.loads((folder / path).read_text(encoding="utf-8"))
+    recorded = json.loads((folder / path).read_text(encoding="utf-8"))["base"]
     shapes = {name: tuple(shape) for name, shape in recorded["shapes"].items()}
-    return Base(shapes, recorded["modules"])
+    return Base(shapes, recorded["modules"], recorded["hidden"])

@@ -100,6 +100,21 @@ def test_what_vllm_applies_is_accepted(quantized, changed):
     assert quantized("vllm", changed)["weights_bytes"] > 0
 
 
+EXPERTS = "base_model.model.model.layers.0.mlp.experts"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {f"{EXPERTS}.base_layer.lora_A.weight": (32, 24), f"{EXPERTS}.base_layer.lora_B.weight": (16, 32)},
+        {f"{EXPERTS}.lora_A.weight": (32, 16), f"{EXPERTS}.lora_B.weight": (12, 32)},
+    ],
+)
+def test_matrices_of_transposed_experts_are_refused_before_a_gpu_is(quantized, changed):
+    with refused(what="transposed experts", expected="16, the model's hidden_size"):
+        quantized("vllm", changed)
+
+
 @pytest.mark.parametrize("module", ["layers.2.self_attn.q_proj", "layers.0.self_attn.query_key_value", "h.0.c_attn"])
 def test_layers_that_the_model_does_not_have_are_refused_before_a_gpu_is(quantized, module):
     name = f"base_model.model.model.{module}"

@@ -88,7 +88,7 @@ class World:
         self.live = released(self.workspace, 1, **BASE)
         engine = folder / "engine" / "demo" / "1" / "engine"
         engine.mkdir(parents=True)
-        (engine / "engine.json").write_text(json.dumps({"shapes": SHAPES, "modules": MODULES}))
+        (engine / "engine.json").write_text(json.dumps({"base": {"shapes": SHAPES, "modules": MODULES, "hidden": 16}}))
         publish = self.live.plan.stages["publish"].key
         self.workspace.artifacts.store(
             "publish", publish, folder / "engine", inputs={}, producer={}, metrics={}, seconds=1.0
@@ -331,7 +331,9 @@ def test_an_adapter_of_another_model_is_refused_by_its_matrices(world, hub):
     shaped = {**SHAPES, "model.layers.0.self_attn.o_proj.weight": (16, 99)}
     folder = world.workspace.scratch / "other"
     (folder / "demo" / "1" / "engine").mkdir(parents=True)
-    (folder / "demo" / "1" / "engine" / "engine.json").write_text(json.dumps({"shapes": shaped, "modules": list(shaped)}))
+    (folder / "demo" / "1" / "engine" / "engine.json").write_text(
+        json.dumps({"base": {"shapes": shaped, "modules": list(shaped), "hidden": 16}})
+    )
     world.workspace.artifacts.store(
         "publish", world.live.plan.stages["publish"].key, folder, inputs={}, producer={}, metrics={}, seconds=1.0
     )

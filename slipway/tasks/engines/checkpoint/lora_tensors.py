@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.engines.checkpoint.foreign import QUOTED_CHARS, refusing
@@ -20,7 +21,8 @@ LORA_MATRIX = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_(?:([AB])\.weight|
 (vllm/lora/utils.py, parse_fine_tuned_lora_name, at v0.24.0 and v0.32.0)."""
 NOT_READ = ".base_layer.weight"
 """Ending of a model's own weight beside its adapter, which vLLM skips (is_base_embedding_weights)."""
-STACKED = ("experts", "experts.base_layer")
+GATE_AND_UP = "experts.base_layer"
+STACKED = ("experts", GATE_AND_UP)
 """Endings of modules that hold all experts of a layer in one weight: their matrices have a rank for each expert."""
 
 PLAIN = frozenset({"BF16", "F16", "F32", "F64", "F8_E4M3", "F8_E5M2"})
@@ -35,7 +37,65 @@ LAYER = re.compile(r"(?:^|\.)(layers\.[0-9]{1,5}\..+)$")
 """The part of a module's name that does not depend on the models around a language model."""
 
 
-def check_modules(weights: Path, modules: Collection[str], what: str) -> None:
+class Base(NamedTuple):
+    """What adapters are compared with: the weights of the model that they change."""
+
+    shapes: Mapping[str, Shape]
+    """Of weights with a number in each element, by name."""
+    modules: Collection[str]
+    """Names of modules with weights in any format, without experts."""
+    hidden: int | None
+    """hidden_size of its configuration."""
+
+
+def check_adapter(weights: Path, rank: int, base: Base, what: str) -> None:
+    """Refuse an adapter that a runtime which takes any layer would not apply, or not all of it.
+
+    Args:
+        weights: adapter_model.safetensors.
+        rank: what adapter_config.json says.
+        base: the model.
+        what: names the adapter in messages.
+
+    Raises:
+        InputError: the file is damaged, or its matrices or layers are not those of an adapter of this model.
+    """
+    check_matrices(weights, rank, base, what)
+    _check_modules(weights, base.modules, what)
+    if base.hidden is not None:
+        _check_experts(weights, base.hidden, what)
+
+
+def _check_experts(weights: Path, hidden: int, what: str) -> None:
+    """Refuse an adapter of all experts at once whose matrices are those of transposed weights.
+
+    PEFT takes a parameter's second dimension for its inputs. Where a class has [experts, outputs, inputs], as Qwen3.5's
+    in transformers 5, vLLM's engine ends when it loads the adapter (vllm-project/vllm pull request 52194).
+
+    Args:
+        weights: adapter_model.safetensors.
+        hidden: hidden_size of the model: inputs of gate and up, and outputs of down.
+        what: names the adapter in messages.
+
+    Raises:
+        InputError: the file is damaged, or a matrix is of another size.
+    """
+    for name, shape in sorted(shapes_in(weights, what).items()):
+        match = LORA_MATRIX.fullmatch(name)
+        if match is None or not match[1].endswith(STACKED) or len(shape) != 2:  # noqa: PLR2004 - a matrix
+            continue
+        is_first = match[1].endswith(GATE_AND_UP)
+        size = {"A": shape[1], "B": shape[0]}[match[2] or match[3]]
+        if is_first is (match[2] == "A") and size != hidden:
+            raise InputError(
+                f"{what} has matrices of transposed experts, which vLLM does not load",
+                found=f"{name} with {size} {'inputs' if is_first else 'outputs'}",
+                expected=f"{hidden}, the model's hidden_size",
+                remedy="Merge the adapter into the model (PEFT: merge_and_unload) and release that.",
+            )
+
+
+def _check_modules(weights: Path, modules: Collection[str], what: str) -> None:
     """Refuse an adapter that changes layers which the model does not have: a runtime would leave them out.
 
     Args:
@@ -68,13 +128,13 @@ def _is_exempt(module: str) -> bool:
     return module.endswith(EXEMPT) or "expert" in module
 
 
-def check_matrices(weights: Path, rank: int, model: Mapping[str, Shape], what: str) -> None:
+def check_matrices(weights: Path, rank: int, base: Base, what: str) -> None:
     """Refuse an adapter whose matrices the runtime could not apply; it would find out at the first request for it.
 
     Args:
         weights: adapter_model.safetensors.
         rank: what adapter_config.json says: A is [rank, inputs], and B is [outputs, rank].
-        model: shapes of the model's own weights, by name. A layer that is not among them is compared with nothing.
+        base: the model. A layer that has no shape there is compared with nothing.
         what: names the adapter in messages.
 
     Raises:
@@ -87,7 +147,7 @@ def check_matrices(weights: Path, rank: int, model: Mapping[str, Shape], what: s
             pairs.setdefault(match[1], {})[match[2] or match[3]] = shape
         elif not name.endswith(NOT_READ):
             problems.append(name)
-    problems += [found for module, pair in pairs.items() if (found := _mismatch(module, pair, rank, model))]
+    problems += [found for module, pair in pairs.items() if (found := _mismatch(module, pair, rank, base.shapes))]
     if problems or not pairs:
         raise InputError(
             f"{what} has weights that do not fit its rank or the model",

@@ -15,7 +15,7 @@ from slipway.tasks.engines.checkpoint.positions import check_limits
 from slipway.tasks.engines.checkpoint.quant_algo import KV_QUANT_ALGO, QUANT_ALGO
 from slipway.tasks.engines.checkpoint.tied_head import check_tied_head
 from slipway.tasks.engines.huggingface.checkpoint_planner import MODELOPT
-from slipway.tasks.engines.loras import check_lora_weights, lora_modules, loras_in, model_modules, model_shapes
+from slipway.tasks.engines.loras import base_of, check_lora_weights, lora_modules, loras_in
 from slipway.tasks.engines.passthrough import chat_template_in, link_all, link_draft, link_loras, link_readable
 from slipway.tasks.engines.preflight.engine_options import kv_cache_fraction
 from slipway.tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
@@ -80,18 +80,13 @@ class CheckpointMaker(EngineMaker):
             "chat_template": chat_template_in(checkpoint, spec),
             "quantization": _read_back(checkpoint, spec),
             "adapters": loras_in(checkpoint, spec),
-            **(_layers(checkpoint) if spec.engine.room_rank else {}),
+            **({"base": base_of(checkpoint)._asdict()} if spec.engine.room_rank else {}),
             **({"adapter_modules": lora_modules(checkpoint, spec)} if self.names_modules and spec.engine.lora else {}),
             "versions": {"nvidia-modelopt": MODELOPT} if spec.changes_weights else {},
             "limits": spec.engine.model_dump(include={"max_batch_size", "max_input_tokens", "max_sequence_tokens"}),
         }
         (out / ENGINE_DESCRIPTION).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
         return description
-
-
-def _layers(checkpoint: Path) -> dict[str, object]:
-    """What adapters that are added to the live release are compared with."""
-    return {"shapes": model_shapes(checkpoint), "modules": sorted(model_modules(checkpoint))}
 
 
 def lora_ranks(engine_dir: Path) -> dict[str, int]:

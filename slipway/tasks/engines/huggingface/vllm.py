@@ -22,7 +22,7 @@ from slipway.tasks.engines.huggingface.checkpoint_planner import CheckpointPlann
 from slipway.tasks.engines.huggingface.lora import vllm_arguments
 from slipway.tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, vllm_eagle3, vllm_mtp, vllm_speculation
 from slipway.tasks.engines.preflight.engine_options import CHUNKED_PREFILL
-from slipway.tasks.engines.preflight.fused_layers import check_fused_layers
+from slipway.tasks.engines.preflight.fused_layers import check_fused_layers, rules_of
 from slipway.tasks.engines.preflight.hub_metadata import (
     QUANTIZED_BY_MODELOPT,
     Documents,
@@ -34,7 +34,7 @@ from slipway.tasks.engines.preflight.layer_kinds import CACHING
 from slipway.tasks.engines.preflight.loras import check_loras
 from slipway.tasks.engines.preflight.memory_fit import batched_tokens
 from slipway.tasks.engines.preflight.model_shape import shape_of
-from slipway.tasks.engines.preflight.source_formats import group_of
+from slipway.tasks.engines.preflight.source_formats import block_of, group_of
 from slipway.tasks.engines.preflight.speculation import check_speculation
 from slipway.tasks.engines.preflight.unpacked_layers import check_unpacked_layers
 from slipway.tasks.engines.upstream.tables import table_of
@@ -82,6 +82,7 @@ class VllmPlanner(CheckpointPlanner):
             self._refuse_on_turing(release, source, documents)
         _check_vocabulary(release.spec, documents)
         _check_groups(release.spec, documents)
+        _check_blocks_of_heads(release.spec, documents)
         if release.spec.quantization.format == "none":
             beside = documents.get(QUANTIZED_BY_MODELOPT)
             config, stated = documents.get(CONFIG, {}), stated_quantization(documents)
@@ -238,6 +239,46 @@ def _check_groups(spec: ReleaseSpec, documents: Documents) -> None:
             expected=f"a multiple of {group} on each rank",
             remedy=f"Choose {', '.join(changes)}.",
         )
+
+
+def _check_blocks_of_heads(spec: ReleaseSpec, documents: Documents) -> None:
+    """Refuse ranks whose part of the queries or keys is no whole number of blocks, which vLLM compares as it starts.
+
+    validate_fp8_block_shape of vllm/model_executor/layers/quantization/utils/fp8_utils.py, at v0.24.0
+    (vllm-project/vllm issue 52997). Models whose layers differ, or whose keys are latent, are not judged.
+
+    Raises:
+        InputError: the sizes on each rank.
+    """
+    shape, tensor = shape_of(documents.get(CONFIG, {})), spec.engine.tensor_parallel
+    stated = stated_quantization(documents) if spec.quantization.format == "none" else None
+    if shape is None or not isinstance(stated, Mapping) or (block := block_of(stated)) == 1:
+        return
+    kinds = {(each.kv_heads, each.head_dim, each.latent) for each in shape.caches if each is not None}
+    if len(kinds) != 1 or shape.caches[0] is None or shape.caches[0].latent or _leaves_out_attention(stated):
+        return
+    sizes = {
+        ranks: (shape.heads * shape.head_dim // ranks, max(1, shape.kv_heads // ranks) * shape.head_dim)
+        for ranks in (1, 2, 4, 8, 16)
+    }
+    own = sizes.get(tensor, (0, 0))
+    if any(size % block for size in own):
+        others = [
+            f"tensor_parallel {ranks}" for ranks, found in sizes.items() if not any(size % block for size in found)
+        ]
+        raise InputError(
+            f"engine.tensor_parallel {tensor} divides blocks of {block} rows with one scale in the attention of "
+            f"{spec.source.model}",
+            found=f"{own[0]} rows of queries and {own[1]} of keys on each rank",
+            expected=f"multiples of {block}",
+            remedy=f"Choose {', '.join(others) or 'a checkpoint in another format'}.",
+        )
+
+
+def _leaves_out_attention(stated: Mapping[str, Any]) -> bool:
+    """Whether some attention is not in blocks, or what is left out cannot be told."""
+    rules = list(rules_of(stated))
+    return not rules or any("attn" in name or "attention" in name for rule in rules for name in rule.names)
 
 
 class VllmMaker(CheckpointMaker):

@@ -81,6 +81,15 @@ def group_of(stated: Fields) -> int:
     return max((size for size in numbers if isinstance(size, int) and not isinstance(size, bool)), default=1)
 
 
+def block_of(stated: Fields) -> int:
+    """How many rows of a weight share a scale with their neighbours in a block; 1 without blocks."""
+    groups = _object(stated.get("config_groups")).values()
+    shapes = [stated.get("weight_block_size")]
+    shapes += [_object(_object(group).get("weights")).get("block_structure") for group in groups]
+    rows = [shape[0] for shape in shapes if isinstance(shape, list) and shape]
+    return max((size for size in rows if isinstance(size, int) and not isinstance(size, bool)), default=1)
+
+
 def _awq(stated: Fields) -> str:
     bits, layout = stated.get("bits", stated.get("w_bit")), str(stated.get("version") or AWQ_LAYOUT).lower()
     if layout not in AWQ_LAYOUTS:
