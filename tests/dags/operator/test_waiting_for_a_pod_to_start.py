@@ -13,6 +13,7 @@ from kubernetes.client import models as k8s
 from slipway.airflow.starting import PodCannotStartError, Start, StepPodManager
 
 UNMOUNTED = 'MountVolume.SetUp failed for volume "site" : configmap "slipway-site" not found'
+NO_CLAIM = '0/3 nodes are available: persistentvolumeclaim "models" not found. preemption: 0/3 nodes are available.'
 NO_ROOM = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
 
 
@@ -78,6 +79,19 @@ def test_a_pod_whose_site_is_missing_is_given_up_within_seconds(awaited):
         waited(manager)
 
     assert "create configmap slipway-site --from-file=site.yaml" in caught.value.failure.remedy
+    assert manager.now < 30
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_pod_whose_claim_is_missing_is_given_up_within_seconds(awaited):
+    """Of a model on a volume: it would wait for a node as long as the site allows."""
+    manager = Manager({0: pod(scheduled=False, why=NO_CLAIM)}, awaited=awaited)
+
+    with pytest.raises(PodCannotStartError) as caught:
+        waited(manager)
+
+    assert "Create claim slipway/models" in caught.value.failure.remedy
+    assert not caught.value.failure.retry
     assert manager.now < 30
 
 
