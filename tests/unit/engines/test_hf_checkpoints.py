@@ -321,3 +321,18 @@ def test_a_head_that_is_the_embeddings_or_is_not_said_to_be_is_taken(headed, che
     headed(**fields, shards=shards)
 
     assert maker_for("vllm").quantize(checkpoint, asked("vllm"), out, Texts())["weights_bytes"]
+
+
+def test_layers_in_16_bits_that_nothing_leaves_out_are_refused_by_the_names_in_one_file(checkpoint, out):
+    import numpy as np
+
+    group = {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "float"}, "format": "nvfp4-pack-quantized"}
+    quantized = {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
+    (checkpoint / "config.json").write_text(
+        json.dumps({**TINY, "model_type": "llama", "quantization_config": quantized})
+    )
+    names = ("model.layers.0.mlp.up_proj.weight_packed", "model.layers.1.mlp.up_proj.weight")
+    save_file({name: np.zeros((2, 2), np.uint8) for name in names}, checkpoint / "model.safetensors")
+
+    with refused(what="layers in 16 bits", found="1 of them, the first model.layers.1.mlp.up_proj"):
+        maker_for("vllm").quantize(checkpoint, asked("vllm"), out, Texts())

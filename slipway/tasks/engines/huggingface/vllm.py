@@ -14,8 +14,10 @@ from slipway.tasks.contracts.site.triton_images import STATED_IMAGES
 from slipway.tasks.contracts.spec.gpu_formats import DATA_CENTRE_BLACKWELL, HOPPER, TURING
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.plan import Source, lora_folder
+from slipway.tasks.engines.checkpoint.calibration_texts import Texts
 from slipway.tasks.engines.checkpoint.config_defaults import completed
-from slipway.tasks.engines.checkpoint.files import CONFIG, INDEX, read_object
+from slipway.tasks.engines.checkpoint.files import CONFIG, INDEX, WHOLE, read_config, read_object
+from slipway.tasks.engines.checkpoint.lora_tensors import shapes_in
 from slipway.tasks.engines.checkpoint.quant_algo import QUANT_ALGO
 from slipway.tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, checkpoint_values, lora_ranks
 from slipway.tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner, check_quantizable
@@ -283,6 +285,15 @@ def _leaves_out_attention(stated: Mapping[str, Any]) -> bool:
 
 class VllmMaker(CheckpointMaker):
     """Makes checkpoints and adapters for vLLM."""
+
+    @override
+    def quantize(self, checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Texts) -> dict[str, Any]:
+        """As the base; a checkpoint in one file has no index, of which plan would have read its tensors' names."""
+        if not spec.changes_weights and (checkpoint / WHOLE).is_file():
+            config, what = read_config(checkpoint), "the checkpoint"
+            names = shapes_in(checkpoint / WHOLE, what)
+            check_unpacked_layers(config, stated_quantization({CONFIG: config}), names, NEWEST_VLLM, what)
+        return super().quantize(checkpoint, spec, out, texts)
 
     @override
     def template_values(self, engine_dir: Path, spec: ReleaseSpec) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.engines.checkpoint.config_defaults import completed
-from slipway.tasks.engines.checkpoint.files import INDEX
 from slipway.tasks.engines.preflight.fused_layers import LEFT_OUT, Fields, fused_of, rules_of
 from slipway.tasks.engines.preflight.source_formats import COMPRESSED, name_of
 
@@ -32,7 +31,7 @@ def check_unpacked_layers(config: Fields, stated: Any, index: Any, version: str,
     Args:
         config: config.json.
         stated: its quantization_config.
-        index: the weight_map of model.safetensors.index.json.
+        index: the weight_map of model.safetensors.index.json, or another mapping from the tensors' names.
         version: of vLLM.
         what: the source, for the message.
 
@@ -67,7 +66,7 @@ def check_unpacked_layers(config: Fields, stated: Any, index: Any, version: str,
         raise InputError(
             f"{what} has layers in 16 bits that its quantization_config does not leave out, and vLLM takes them for "
             "quantized ones",
-            found=f"{len(foreign)} in {INDEX}, the first {foreign[0]}",
+            found=f"{len(foreign)} of them, the first {foreign[0]}",
             expected="only those that the configuration leaves out",
             remedy="Add them to the list in config.json of a copy, or choose another checkpoint.",
         )
