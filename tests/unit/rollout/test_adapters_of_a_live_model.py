@@ -56,9 +56,16 @@ class MortalStore(MemoryObjectStore):
 
     dies_at = None
 
+    def wrote(self, document):
+        """Called after each write that nothing killed."""
+
     def put_if(self, uri, data, *, etag):
-        if not uri.endswith("/adapters.json") or self.dies_at is None:
+        if not uri.endswith("/adapters.json"):
             return super().put_if(uri, data, etag=etag)
+        if self.dies_at is None:
+            new = super().put_if(uri, data, etag=etag)
+            self.wrote(json.loads(data))
+            return new
         number, moment = self.dies_at
         self.dies_at = (number - 1, moment) if number else None
         if not number and moment == "before":
@@ -433,3 +440,23 @@ def test_roll_backs_lead_to_no_adapters_where_there_were_none_and_never_past_wha
     with pytest.raises(InputError, match="served no other adapters before"):
         world.run(spec(), "previous")
     assert world.answers("polite") == ["rank 8", "rank 8"]
+
+
+@pytest.mark.parametrize("change", [(), (named("polite", 8, "v2"),)], ids=["removed", "replaced"])
+def test_a_run_ends_when_every_pod_has_followed_and_not_before(change, world):
+    world.run(spec(named("polite", 4)))
+    second = world.pods.ready[max(world.pods.ready)]
+
+    def fall_behind(document):
+        second.blind = not document["settled"]
+
+    def catch_up(_):
+        waited.extend([1] if second.blind else [])
+        second.blind = second.blind and len(waited) < 20
+
+    waited = []
+    world.workspace.store.wrote, world.pods.watching = fall_behind, catch_up
+    world.run(spec(*change))
+
+    assert len(waited) == 20
+    assert world.document.settled

@@ -93,6 +93,8 @@ class Adapters(Contract):
     release_id: ReleaseId
     sets: tuple[AdapterSet, ...] = Field(default=(), description="newest first: what names mean, and what they meant")
     listed: tuple[str, ...] = Field(default=(), description="names that every ready pod answered to, for /v1/models")
+    leaving: tuple[str, ...] = Field(default=(), description="names that meant something before the last change")
+    settled: bool = Field(default=True, description="whether every ready pod was seen to follow the last change")
     trial: Trial | None = None
 
     @property
@@ -152,10 +154,13 @@ class Adapters(Contract):
         update = {
             "sets": (change, *kept)[:KEPT_SETS],
             "listed": tuple(name for name in self.listed if name in names),
+            "leaving": tuple(name for name in self.names if name not in names),
+            "settled": False,
             "trial": None,
         }
         return self.model_copy(update=update)
 
     def listing(self) -> Self:
-        """With every name listed."""
-        return self.model_copy(update={"listed": tuple(sorted(self.names)), "trial": None})
+        """With every name listed, because every ready pod follows."""
+        update = {"listed": tuple(sorted(self.names)), "leaving": (), "settled": True, "trial": None}
+        return self.model_copy(update=update)

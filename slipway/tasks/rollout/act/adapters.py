@@ -107,10 +107,7 @@ class AdapterRollout:
                     self._await_everywhere([trial.label(entry) for entry in trial.adapters])
                 swap(lambda now: now.meaning(change))
             case AdapterMove.LIST:
-                before = {entry.name for each in document.sets[1:2] for entry in each.adapters}
-                self._await_everywhere(
-                    [entry.version for entry in document.current], gone=sorted(before - set(document.names))
-                )
+                self._await_everywhere([entry.version for entry in document.current], document.leaving)
                 swap(lambda now: now.listing())
             case AdapterMove.FORGET:
                 swap(lambda now: now.tried(None))

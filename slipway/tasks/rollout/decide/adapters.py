@@ -21,7 +21,7 @@ class AdapterMove(StrEnum):
 
 
 def next_move(document: Adapters, wanted: Sequence[AdapterEntry], run: str, ready: Sequence[str]) -> AdapterMove | None:
-    """What is next until names mean `wanted` and are listed; None when they are.
+    """What is next until names mean `wanted` at every pod and are listed; None when they are.
 
     Args:
         document: as it is now.
@@ -31,7 +31,7 @@ def next_move(document: Adapters, wanted: Sequence[AdapterEntry], run: str, read
     """
     trial = document.trial
     if document.means(wanted):
-        if set(document.listed) != set(document.names):
+        if not document.settled:
             return AdapterMove.LIST
         return AdapterMove.FORGET if trial else None
     if not (new := document.missing(wanted)):
