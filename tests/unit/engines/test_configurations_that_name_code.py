@@ -12,8 +12,6 @@ from slipway.tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused
 
-pytestmark = pytest.mark.timeout(120)  # transformers and torch are imported
-
 KERNEL = "stranger/kernel"
 
 
