@@ -67,7 +67,7 @@ class Part:
 
 
 UNIT = "tests/unit"
-SECOND_OF_UNIT = tuple(f"{UNIT}/{name}" for name in ("contracts", "engines", "evidence", "manifests"))
+SECOND_OF_UNIT = tuple(f"{UNIT}/{name}" for name in ("contracts", "engines", "evidence", "manifests", "steps/gate"))
 THIRD_OF_UNIT = tuple(f"{UNIT}/{name}" for name in ("adapters", "compatibility", "retention", "rollout"))
 STACK = ("airflow", "local", "triton", "front")
 VLLM = tuple(name for name in ENVIRONMENTS if name.startswith("vllm-"))
