@@ -295,7 +295,7 @@ def headed(checkpoint):
         (checkpoint / "config.json").write_text(json.dumps(config))
         embeddings = np.arange(16, dtype=np.float16).reshape(4, 4)
         head = embeddings if same else embeddings + 1
-        tensors = {"model.embed_tokens.weight": embeddings, "lm_head.weight": head}
+        tensors = {"model.embed_tokens.weight": embeddings, "lm_head.weight": head, "mtp.lm_head.weight": head + 2}
         if shards == 1:
             save_file(tensors, checkpoint / "model.safetensors")
         else:

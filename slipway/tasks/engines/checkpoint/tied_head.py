@@ -15,6 +15,7 @@ from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.engines.checkpoint.config_defaults import completed
 
 HEAD, EMBEDDINGS = "lm_head.weight", "embed_tokens.weight"
+OF_LAYERS = ("mtp", ".layers.")
 CHUNK_BYTES = 16 * 2**20
 
 
@@ -61,13 +62,14 @@ def check_tied_head(checkpoint: Path, config: Mapping[str, Any]) -> None:
 
 
 def _named(checkpoint: Path, ending: str) -> Tensor | None:
-    """The language model's tensor whose name is, or ends with a dot and, `ending`."""
+    """The language model's tensor of that name, with or without a prefix; layers that predict have their own."""
     for file in sorted(checkpoint.glob("*.safetensors")):
         with file.open("rb") as data:
             (length,) = struct.unpack("<Q", data.read(8))
             header = json.loads(data.read(length))
         for name, each in header.items():
-            if name == ending or name.endswith(f".{ending}"):
+            own = not any(part in name for part in OF_LAYERS)
+            if own and (name == ending or name.endswith(f".{ending}")):
                 begin, end = each["data_offsets"]
                 kind = each["dtype"], tuple(each["shape"])
                 return Tensor(file, kind, 8 + length + begin, 8 + length + end)
