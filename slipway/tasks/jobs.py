@@ -36,7 +36,7 @@ from slipway.tasks.contracts.stored.lease import DAG_RUN_VARIABLE, ENDED_HOLDERS
 from slipway.tasks.contracts.stored.plan import Plan, PlanRequest
 from slipway.tasks.contracts.stored.release import MAX_REQUEST_BYTES, Failure, Release, StepResult
 from slipway.tasks.contracts.wire.trace_context import trace_parent
-from slipway.tasks.serving.pod.adapter_files import AdapterFiles
+from slipway.tasks.serving.pod.adapter_files import AdapterFiles, follow
 
 if TYPE_CHECKING:
     from slipway.tasks.adapters.hub.hub import Hub
@@ -67,11 +67,12 @@ def run(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> str:
     scratch = Path(tempfile.mkdtemp(prefix=f"slipway-{parsed.step}-", dir=base))
     try:
         workspace = _workspace(_at_the_requested_rate(site, parsed), scratch, environment)
-        if parsed.step in {FETCH_REPOSITORY, FOLLOW_ADAPTERS}:
+        if parsed.step == FOLLOW_ADAPTERS:
+            follow(parsed.release, workspace, parsed.adapters, environment.get("POD_NAME", ""))
+        if parsed.step == FETCH_REPOSITORY:
             release = workspace.documents.release(parsed.release)
             if parsed.adapters:
-                files = AdapterFiles(release, workspace, parsed.adapters, environment.get("POD_NAME", ""))
-                files.follow() if parsed.step == FOLLOW_ADAPTERS else files.look()
+                AdapterFiles(release, workspace, parsed.adapters, environment.get("POD_NAME", "")).look()
             return _fetch_repository(release, parsed, workspace)
         if STEP_KINDS[parsed.step].plans and parsed.look:
             return _look(parsed, workspace)

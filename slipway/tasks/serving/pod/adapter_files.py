@@ -4,11 +4,12 @@ The init container looks once, so that the server starts with what its neighbour
 looking. What the store cannot tell leaves everything as it is.
 """
 
+import json
 import logging
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.base import canonical_json, read_contract_json
@@ -43,7 +44,7 @@ class AdapterFiles:
             UnavailableError: the object store does not answer.
         """
         data = self._read()
-        if data == self._seen:
+        if data is None or data == self._seen:
             return
         document = read_contract_json(Adapters, data, FILE) if data else Adapters(release_id=self.release.id)
         labels = document.labels(self.pod)
@@ -56,24 +57,22 @@ class AdapterFiles:
         self._seen = data
         log.info("adapters: %s", ", ".join(entry.words for entry in document.current) or "none")
 
-    def follow(self) -> None:
-        """Look until the process is told to end."""
-        while True:
-            try:
-                self.look()
-            except Exception as error:  # noqa: BLE001 - a pod whose container ends is not ready, whatever it serves
-                log.warning("adapters stay as they are: %s", error)
-            self.workspace.clock.sleep(LOOK_S)
+    def _read(self) -> bytes | None:
+        """The document; empty where there is none, None where that cannot be told.
 
-    def _read(self) -> bytes:
-        """The document; empty where there is none. S3 answers a pod 403 for an object that does not exist."""
+        S3 answers a pod 403 for an object that does not exist. The same credentials have read the release, so at the
+        first look it is that. Later a document may have been refused, and what the folder has stays.
+        """
         uri = self.workspace.layout.adapters(self.release.spec.name, self.release.id)
         try:
             return self.workspace.store.read_bytes(uri)
         except InputError:
-            if self._seen:
+            written = self.folder / FILE
+            if not written.exists():
+                return b""
+            if json.loads(written.read_bytes())["labels"]:
                 raise
-            return b""
+            return None
 
     def _check(self, manifest: Manifest) -> None:
         signing, signatures = self.workspace.site.signing, self.workspace.signatures
@@ -85,3 +84,15 @@ class AdapterFiles:
         partial = self.folder / f".{FILE}"
         partial.write_bytes(canonical_json(document))
         partial.replace(self.folder / FILE)
+
+
+def follow(release_uri: str, workspace: Workspace, folder: Path, pod: str) -> NoReturn:
+    """Look until the process is told to end. A pod whose container ends is not ready, whatever it serves."""
+    files = None
+    while True:
+        try:
+            files = files or AdapterFiles(workspace.documents.release(release_uri), workspace, folder, pod)
+            files.look()
+        except Exception as error:  # noqa: BLE001 - a store that is away, a disk that is full: both may end
+            log.warning("adapters stay as they are: %s", error)
+        workspace.clock.sleep(LOOK_S)

@@ -1,0 +1,130 @@
+"""One pod follows the adapters of its release: what it brings, tells its processes and keeps."""
+
+import json
+import logging
+from dataclasses import replace
+
+import pytest
+
+from slipway.tasks.adapters.store.object_store import DeniedError
+from slipway.tasks.contracts.base import sha256_of
+from slipway.tasks.contracts.stored.adapters import AdapterEntry, Adapters, AdapterSet
+from slipway.tasks.serving.pod.adapter_files import FILE, AdapterFiles, follow
+from tests.fakes.clock import ManualClock
+from tests.fakes.documents.rollouts import released
+from tests.fakes.kube.cluster import KilledError, in_memory
+from tests.fakes.store.object_store import MemoryObjectStore
+from tests.fixtures.adapters import adapter_files
+
+NOW = ManualClock().now()
+
+
+class LosingStore(MemoryObjectStore):
+    """A store that refuses what lies at URIs with one of the endings."""
+
+    def __init__(self):
+        super().__init__()
+        self.refused = set()
+
+    def read_bytes(self, uri):
+        if uri.endswith(tuple(self.refused)):
+            raise DeniedError(f"the credentials for {uri} are rejected", found="403")
+        return super().read_bytes(uri)
+
+
+class EndingClock(ManualClock):
+    """Ends the process at the n-th pause; `at_pause` is called with the number of each."""
+
+    def __init__(self, pauses, at_pause=lambda _: None):
+        super().__init__()
+        self._pauses, self._at_pause = pauses, at_pause
+
+    def sleep(self, seconds):
+        super().sleep(seconds)
+        self._at_pause(len(self.slept))
+        if len(self.slept) == self._pauses:
+            raise KilledError("the pod ends")
+
+
+class Pod:
+    """The folder of one pod, and processes that look after it."""
+
+    def __init__(self, folder):
+        self.store = LosingStore()
+        self.workspace = in_memory(folder / "scratch", store=self.store)
+        self.release = released(self.workspace, 1)
+        self.release_uri = self.workspace.layout.release("demo", self.release.id)
+        self.folder = folder / "adapters"
+        self._files = folder / "files"
+
+    def process(self):
+        return AdapterFiles(self.release, self.workspace, self.folder, "pod-0")
+
+    def stored(self, name, rank):
+        """An adapter whose artifact is in the store."""
+        folder = self._files / f"{name}-{rank}"
+        folder.mkdir(parents=True)
+        for file, content in adapter_files(rank).items():
+            (folder / file).write_bytes(content)
+        key = sha256_of([name, rank])
+        self.workspace.artifacts.store("adapter", key, folder, inputs={}, producer={}, metrics={}, seconds=1.0)
+        return AdapterEntry(name=name, repo=f"org/{name}", revision="main", commit="c" * 40, key=key, rank=rank)
+
+    def write(self, *sets, trial=None):
+        """The document: what names mean, and what they meant before."""
+        kept = tuple(AdapterSet(adapters=each, event="loaded", run="run", at=NOW) for each in sets)
+        listed = tuple(entry.name for entry in kept[0].adapters) if kept else ()
+        document = Adapters(release_id=self.release.id, sets=kept, listed=listed, trial=trial)
+        uri = self.workspace.layout.adapters("demo", self.release.id)
+        self.store.put_bytes(uri, document.model_dump_json().encode())
+
+    @property
+    def told(self):
+        return json.loads((self.folder / FILE).read_text())
+
+    @property
+    def folders(self):
+        return {each.name for each in self.folder.iterdir() if each.is_dir()}
+
+
+@pytest.fixture
+def pod(tmp_path):
+    return Pod(tmp_path)
+
+
+def test_a_process_that_starts_again_keeps_adapters_while_the_store_refuses_its_credentials(pod):
+    polite = pod.stored("polite", 4)
+    pod.write([polite])
+    pod.process().look()
+    before = pod.told
+    pod.store.refused = {"/adapters.json"}
+
+    with pytest.raises(DeniedError):
+        pod.process().look()
+
+    assert pod.told == before
+    assert pod.folders == {polite.key}
+
+
+def test_a_pod_without_adapters_looks_on_quietly_until_there_are_some(pod, caplog):
+    caplog.set_level(logging.WARNING)
+    pod.process().look()
+    again = pod.process()
+    again.look()
+    assert (pod.told["labels"], caplog.messages) == ({}, [])
+
+    pod.write([pod.stored("polite", 4)])
+    again.look()
+    assert pod.told["names"] == ["polite"]
+
+
+def test_a_container_that_starts_while_the_store_is_away_goes_on_looking(pod):
+    pod.process().look()
+    pod.store.refused = {"/release.json", "/adapters.json"}
+    pod.write([pod.stored("polite", 4)])
+    clock = EndingClock(3, lambda pauses: pod.store.refused.clear() if pauses == 2 else None)
+
+    with pytest.raises(KilledError):
+        follow(pod.release_uri, replace(pod.workspace, clock=clock), pod.folder, "pod-0")
+
+    assert pod.told["names"] == ["polite"]
