@@ -7,14 +7,16 @@ looking. What the store cannot tell leaves everything as it is.
 import json
 import logging
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from slipway.tasks.adapters.store.object_store import DeniedError
 from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.base import canonical_json, read_contract_json
 from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.stored.adapters import Adapters
+from slipway.tasks.contracts.stored.adapters import KEY_DIGITS, Adapters
 from slipway.tasks.contracts.stored.artifact import ADAPTER, Manifest
 from slipway.tasks.contracts.stored.release import Release
 
@@ -35,27 +37,33 @@ class AdapterFiles:
     folder: Path
     pod: str
     _seen: bytes | None = field(default=None)
+    _here: set[str] = field(default_factory=set)
+    """Keys of the adapters that this process has brought."""
+    _missing: set[str] = field(default_factory=set)
 
     def look(self) -> None:
         """Bring the files that are missing, then change what names mean, then remove what nobody needs.
 
+        An adapter that the store does not have is left out, and asked for again at the next look: a release that comes
+        back may find that retention has removed its adapters, which its model does not need.
+
         Raises:
-            InputError: an adapter is missing, or no accepted key signed it for this release.
+            InputError: no accepted key signed an adapter for this release.
             UnavailableError: the object store does not answer.
         """
         data = self._read()
         if data is None or data == self._seen:
             return
         document = read_contract_json(Adapters, data, FILE) if data else Adapters(release_id=self.release.id)
-        labels = document.labels(self.pod)
-        for key in sorted(set(labels.values())):
-            self.workspace.artifacts.fetch(ADAPTER, key, self.folder / key, check=self._check)
-        self._write({"labels": labels, "names": document.names, "listed": document.listed})
+        self._bring(document.labels(self.pod).values())
+        self._tell(document)
         for old in self.folder.iterdir():
             if old.is_dir() and old.name not in document.needed:
                 shutil.rmtree(old)
-        self._seen = data
-        log.info("adapters: %s", ", ".join(entry.words for entry in document.current) or "none")
+                self._here.discard(old.name)
+        if not self._missing:
+            self._seen = data
+            log.info("adapters: %s", ", ".join(entry.words for entry in document.current) or "none")
 
     def _read(self) -> bytes | None:
         """The document; empty where there is none, None where that cannot be told.
@@ -74,10 +82,34 @@ class AdapterFiles:
                 raise
             return None
 
+    def _bring(self, keys: Iterable[str]) -> None:
+        missing = set()
+        for key in sorted(set(keys) - self._here):
+            if self._is_stored(key):
+                self.workspace.artifacts.fetch(ADAPTER, key, self.folder / key, check=self._check)
+                self._here.add(key)
+            else:
+                missing.add(key)
+        for key in missing - self._missing:
+            log.warning("adapter %s is not in the store, and is left out until it is", key[:KEY_DIGITS])
+        self._missing = missing
+
+    def _is_stored(self, key: str) -> bool:
+        try:
+            return self.workspace.artifacts.find(ADAPTER, key) is not None
+        except DeniedError:  # as in _read
+            return False
+
     def _check(self, manifest: Manifest) -> None:
         signing, signatures = self.workspace.site.signing, self.workspace.signatures
         if signing and signing.verifies and signatures is not None:
             signatures.verify(self.release.id, manifest)
+
+    def _tell(self, document: Adapters) -> None:
+        """Write what of the document is here."""
+        labels = {label: key for label, key in document.labels(self.pod).items() if key in self._here}
+        names, listed = ([name for name in each if name in labels] for each in (document.names, document.listed))
+        self._write({"labels": labels, "names": names, "listed": listed})
 
     def _write(self, document: dict[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

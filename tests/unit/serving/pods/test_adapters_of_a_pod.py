@@ -25,11 +25,13 @@ class LosingStore(MemoryObjectStore):
     def __init__(self):
         super().__init__()
         self.refused = set()
+        self.hides = False
+        """Whether it refuses what does not exist, as S3 does where nothing may be listed."""
 
-    def read_bytes(self, uri):
-        if uri.endswith(tuple(self.refused)):
+    def read_with_etag(self, uri):
+        if uri.endswith(tuple(self.refused)) or (self.hides and uri not in self.objects):
             raise DeniedError(f"the credentials for {uri} are rejected", found="403")
-        return super().read_bytes(uri)
+        return super().read_with_etag(uri)
 
 
 class EndingClock(ManualClock):
@@ -63,7 +65,7 @@ class Pod:
     def stored(self, name, rank):
         """An adapter whose artifact is in the store."""
         folder = self._files / f"{name}-{rank}"
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         for file, content in adapter_files(rank).items():
             (folder / file).write_bytes(content)
         key = sha256_of([name, rank])
@@ -77,6 +79,12 @@ class Pod:
         document = Adapters(release_id=self.release.id, sets=kept, listed=listed, trial=trial)
         uri = self.workspace.layout.adapters("demo", self.release.id)
         self.store.put_bytes(uri, document.model_dump_json().encode())
+
+    def forget(self, entry):
+        """What retention does once nothing that it knows of needs the adapter."""
+        self.store.delete(
+            [each.uri for each in self.store.list(f"{self.workspace.layout.artifact('adapter', entry.key)}/")]
+        )
 
     @property
     def told(self):
@@ -128,3 +136,21 @@ def test_a_container_that_starts_while_the_store_is_away_goes_on_looking(pod):
         follow(pod.release_uri, replace(pod.workspace, clock=clock), pod.folder, "pod-0")
 
     assert pod.told["names"] == ["polite"]
+
+
+@pytest.mark.parametrize("hides", [False, True])
+def test_a_pod_starts_without_the_adapters_that_retention_removed_and_takes_them_once_they_are_there(hides, pod):
+    polite, terse = pod.stored("polite", 4), pod.stored("terse", 8)
+    pod.write([polite, terse])
+    pod.forget(polite)
+    pod.store.hides = hides
+
+    process = pod.process()
+    process.look()
+    assert (pod.told["names"], pod.told["listed"], pod.folders) == (["terse"], ["terse"], {terse.key})
+    assert set(pod.told["labels"]) == {"terse", terse.version}
+
+    pod.store.hides = False
+    pod.stored("polite", 4)
+    process.look()
+    assert pod.told["listed"] == ["polite", "terse"]
