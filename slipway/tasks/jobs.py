@@ -72,7 +72,7 @@ def run(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> str:
         if parsed.step == FETCH_REPOSITORY:
             release = workspace.documents.release(parsed.release)
             if parsed.adapters:
-                AdapterFiles(release, workspace, parsed.adapters, environment.get("POD_NAME", "")).look()
+                AdapterFiles(release, workspace, parsed.adapters, environment.get("POD_NAME", "")).look(starts=True)
             return _fetch_repository(release, parsed, workspace)
         if STEP_KINDS[parsed.step].plans and parsed.look:
             return _look(parsed, workspace)

@@ -24,7 +24,7 @@ class FollowingPod:
         self.files = AdapterFiles(release, workspace, folder, name)
         self.blind = False
         """Whether it cannot reach the store."""
-        self.files.look()
+        self.files.look(starts=True)
         self.adapters = LiveAdapters({}, folder, lambda adapter: self.loaded.append(adapter.name), print)
 
     def look(self):

@@ -41,8 +41,10 @@ class AdapterFiles:
     """Keys of the adapters that this process has brought."""
     _missing: set[str] = field(default_factory=set)
 
-    def look(self) -> None:
+    def look(self, *, starts: bool = False) -> None:
         """Bring the files that are missing, then change what names mean, then remove what nobody needs.
+
+        What is on trial comes last, and is not brought where the pod `starts`: it may be what cannot be brought.
 
         An adapter that the store does not have is left out, and asked for again at the next look: a release that comes
         back may find that retention has removed its adapters, which its model does not need.
@@ -55,13 +57,20 @@ class AdapterFiles:
         if data is None or data == self._seen:
             return
         document = read_contract_json(Adapters, data, FILE) if data else Adapters(release_id=self.release.id)
-        self._bring(document.labels(self.pod).values())
+        if not starts:  # what another process of this pod has brought and told is neither brought nor taken back again
+            self._here |= set(self._told().values())
+        self._bring(entry.key for entry in document.current)
+        self._tell(document)
+        if starts:
+            return
+        wanted = set(document.labels(self.pod).values())
+        self._bring(wanted)
         self._tell(document)
         for old in self.folder.iterdir():
             if old.is_dir() and old.name not in document.needed:
                 shutil.rmtree(old)
                 self._here.discard(old.name)
-        if not self._missing:
+        if wanted <= self._here:
             self._seen = data
             log.info("adapters: %s", ", ".join(entry.words for entry in document.current) or "none")
 
@@ -75,24 +84,21 @@ class AdapterFiles:
         try:
             return self.workspace.store.read_bytes(uri)
         except InputError:
-            written = self.folder / FILE
-            if not written.exists():
+            if not (self.folder / FILE).exists():
                 return b""
-            if json.loads(written.read_bytes())["labels"]:
+            if self._told():
                 raise
             return None
 
     def _bring(self, keys: Iterable[str]) -> None:
-        missing = set()
         for key in sorted(set(keys) - self._here):
             if self._is_stored(key):
                 self.workspace.artifacts.fetch(ADAPTER, key, self.folder / key, check=self._check)
                 self._here.add(key)
-            else:
-                missing.add(key)
-        for key in missing - self._missing:
-            log.warning("adapter %s is not in the store, and is left out until it is", key[:KEY_DIGITS])
-        self._missing = missing
+                self._missing.discard(key)
+            elif key not in self._missing:
+                log.warning("adapter %s is not in the store, and is left out until it is", key[:KEY_DIGITS])
+                self._missing.add(key)
 
     def _is_stored(self, key: str) -> bool:
         try:
@@ -104,6 +110,11 @@ class AdapterFiles:
         signing, signatures = self.workspace.site.signing, self.workspace.signatures
         if signing and signing.verifies and signatures is not None:
             signatures.verify(self.release.id, manifest)
+
+    def _told(self) -> dict[str, str]:
+        """The labels that the folder's document has, with the keys that they mean."""
+        written = self.folder / FILE
+        return dict(json.loads(written.read_bytes())["labels"]) if written.exists() else {}
 
     def _tell(self, document: Adapters) -> None:
         """Write what of the document is here."""

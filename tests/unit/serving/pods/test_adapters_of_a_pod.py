@@ -8,7 +8,8 @@ import pytest
 
 from slipway.tasks.adapters.store.object_store import DeniedError
 from slipway.tasks.contracts.base import sha256_of
-from slipway.tasks.contracts.stored.adapters import AdapterEntry, Adapters, AdapterSet
+from slipway.tasks.contracts.errors import DigestMismatchError
+from slipway.tasks.contracts.stored.adapters import AdapterEntry, Adapters, AdapterSet, Trial
 from slipway.tasks.serving.pod.adapter_files import FILE, AdapterFiles, follow
 from tests.fakes.clock import ManualClock
 from tests.fakes.documents.rollouts import released
@@ -16,6 +17,7 @@ from tests.fakes.kube.cluster import KilledError, in_memory
 from tests.fakes.store.object_store import MemoryObjectStore
 from tests.fixtures.adapters import adapter_files
 
+MARK = "0" * 16
 NOW = ManualClock().now()
 
 
@@ -71,6 +73,9 @@ class Pod:
         key = sha256_of([name, rank])
         self.workspace.artifacts.store("adapter", key, folder, inputs={}, producer={}, metrics={}, seconds=1.0)
         return AdapterEntry(name=name, repo=f"org/{name}", revision="main", commit="c" * 40, key=key, rank=rank)
+
+    def trial(self, *entries, pod=None):
+        return Trial(adapters=entries, run="run", mark=MARK, pod=pod)
 
     def write(self, *sets, trial=None):
         """The document: what names mean, and what they meant before."""
@@ -154,3 +159,44 @@ def test_a_pod_starts_without_the_adapters_that_retention_removed_and_takes_them
     pod.stored("polite", 4)
     process.look()
     assert pod.told["listed"] == ["polite", "terse"]
+
+
+def test_what_is_on_trial_and_cannot_be_brought_keeps_no_pod_from_starting_or_following(pod):
+    polite, terse, bad = pod.stored("polite", 4), pod.stored("terse", 8), pod.stored("bad", 8)
+    uri = f"{pod.workspace.layout.artifact('adapter', bad.key)}/adapter_model.safetensors"
+    pod.store.objects[uri] = (b"other bytes", None)
+    pod.write([polite], trial=pod.trial(bad))
+
+    process = pod.process()
+    process.look(starts=True)
+    assert pod.told["names"] == ["polite"]
+
+    pod.write([polite, terse], trial=pod.trial(bad))
+    with pytest.raises(DigestMismatchError):
+        process.look()
+    assert pod.told["listed"] == ["polite", "terse"]
+    assert f"bad@{MARK}" not in pod.told["labels"]
+
+
+def test_a_pod_starts_with_what_names_mean_and_takes_what_is_on_trial_afterwards(pod):
+    polite, terse = pod.stored("polite", 4), pod.stored("terse", 8)
+    pod.write([polite], trial=pod.trial(terse))
+    process = pod.process()
+
+    process.look(starts=True)
+    assert set(pod.told["labels"]) == {"polite", polite.version}
+
+    process.look()
+    assert set(pod.told["labels"]) == {"polite", polite.version, f"terse@{MARK}"}
+
+
+def test_a_process_that_starts_again_on_trial_never_takes_back_what_it_told(pod):
+    polite, terse = pod.stored("polite", 4), pod.stored("terse", 8)
+    pod.write([polite], trial=pod.trial(terse))
+    pod.process().look()
+    before = pod.told
+    pod.forget(terse)
+
+    pod.process().look()
+
+    assert pod.told == before
