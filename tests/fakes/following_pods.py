@@ -25,7 +25,9 @@ class FollowingPod:
         self.blind = False
         """Whether it cannot reach the store."""
         self.files.look(starts=True)
-        self.adapters = LiveAdapters({}, folder, lambda adapter: self.loaded.append(adapter.name), print)
+        self.adapters = LiveAdapters(
+            {}, folder, lambda adapter: self.loaded.append(adapter.name), print, workspace.clock.monotonic
+        )
 
     def look(self):
         if not self.blind:

@@ -5,7 +5,9 @@ means, whose folder lies beside the file (slipway/tasks/serving/pod/adapter_file
 """
 
 import json
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -17,6 +19,8 @@ FOLDER = "SLIPWAY_ADAPTERS"
 FILE = "adapters.json"
 LOOK_S = 0.5
 KEY_DIGITS = 12
+AGAIN_S = 10.0
+"""Between two tries of an adapter that could not be loaded."""
 
 
 class LiveAdapters(Mapping[str, Adapter]):
@@ -32,6 +36,7 @@ class LiveAdapters(Mapping[str, Adapter]):
         folder: Path,
         load: Callable[[Adapter], None],
         log: Callable[[str], object],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Load what the file has; `load` has the runtime load an adapter, and raises where it cannot.
 
@@ -39,9 +44,11 @@ class LiveAdapters(Mapping[str, Adapter]):
             Exception: a name of the file means an adapter that cannot be loaded.
         """
         self._fixed, self._folder, self._load, self._log = dict(fixed), folder, load, log
+        self._monotonic = monotonic
         self._numbers = count(len(fixed) + 1)
         self._loaded: dict[str, Adapter] = {}
         self._read: bytes | None = None
+        self._again_at = math.inf
         self._now = self._fixed
         self.look(starts=True)
 
@@ -59,24 +66,28 @@ class LiveAdapters(Mapping[str, Adapter]):
         threading.Thread(target=self._watch, name="adapters", daemon=True).start()
 
     def look(self, *, starts: bool = False) -> None:
-        """Load what the file has, if it is another one than at the last look."""
+        """Load what the file has, if it is another one than at the last look or a load of it failed some time ago."""
         try:
             text = (self._folder / FILE).read_bytes()
         except FileNotFoundError:
             return
-        if text == self._read:
+        if text == self._read and self._monotonic() < self._again_at:
             return
+        labels = json.loads(text)["labels"]
         found: dict[str, Adapter] = {}
-        for name, key in json.loads(text)["labels"].items():
+        tried: set[str] = set()
+        for name, key in labels.items():
             own = f"{name.partition(MARK)[0]}{MARK}{key[:KEY_DIGITS]}"
             if starts and name.partition(MARK)[2] and name != own:
                 continue  # on trial: it is no reason to end a start
-            if own not in self._loaded:
+            if own not in self._loaded and own not in tried:
+                tried.add(own)
                 self._try(Adapter(own, next(self._numbers), self._folder / key), starts=starts)
             if own in self._loaded:
                 found[name] = self._loaded[own]
         self._now = {**self._fixed, **found}
         self._read = None if starts else text
+        self._again_at = math.inf if found.keys() == labels.keys() else self._monotonic() + AGAIN_S
 
     def _try(self, adapter: Adapter, *, starts: bool) -> None:
         try:
