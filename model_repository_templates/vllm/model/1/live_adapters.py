@@ -27,7 +27,8 @@ class LiveAdapters(Mapping[str, Adapter]):
     """The adapters by the names that requests may give now: those of the release, and those of the file.
 
     One that the runtime has not loaded yet is not there. What a name means changes in one step, and a request that
-    began with an adapter keeps it.
+    began with an adapter keeps it. What was on trial as the server started is left out for good: it may be what ended
+    the server before, and each trial has names of its own.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class LiveAdapters(Mapping[str, Adapter]):
         self._monotonic = monotonic
         self._numbers = count(len(fixed) + 1)
         self._loaded: dict[str, Adapter] = {}
+        self._left_out: set[str] = set()
         self._read: bytes | None = None
         self._again_at = math.inf
         self._now = self._fixed
@@ -79,7 +81,9 @@ class LiveAdapters(Mapping[str, Adapter]):
         for name, key in labels.items():
             own = f"{name.partition(MARK)[0]}{MARK}{key[:KEY_DIGITS]}"
             if starts and name.partition(MARK)[2] and name != own:
-                continue  # on trial: it is no reason to end a start
+                self._left_out.add(name)
+            if name in self._left_out:
+                continue
             if own not in self._loaded and own not in tried:
                 tried.add(own)
                 self._try(Adapter(own, next(self._numbers), self._folder / key), starts=starts)
@@ -87,7 +91,7 @@ class LiveAdapters(Mapping[str, Adapter]):
                 found[name] = self._loaded[own]
         self._now = {**self._fixed, **found}
         self._read = None if starts else text
-        self._again_at = math.inf if found.keys() == labels.keys() else self._monotonic() + AGAIN_S
+        self._again_at = math.inf if found.keys() == labels.keys() - self._left_out else self._monotonic() + AGAIN_S
 
     def _try(self, adapter: Adapter, *, starts: bool) -> None:
         try:

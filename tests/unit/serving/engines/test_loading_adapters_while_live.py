@@ -52,3 +52,20 @@ def test_a_load_that_failed_is_tried_again_after_a_pause_until_it_succeeds(serve
     server.clock.sleep(AGAIN_S)
     server.adapters.look()
     assert server.loads == [version] * 2
+
+
+def test_a_server_that_starts_again_never_loads_what_was_on_trial_but_takes_the_next_trial(server):
+    server.write({"polite": KEY, f"terse@{MARK}": OTHER})
+    server.adapters.look()
+    server.start()
+    server.loads.clear()
+
+    for _ in range(3):
+        server.clock.sleep(AGAIN_S)
+        server.adapters.look()
+    assert (list(server.adapters), server.loads) == (["polite"], [])
+
+    again = f"terse@{MARK[1:]}1"
+    server.write({"polite": KEY, again: OTHER})
+    server.adapters.look()
+    assert list(server.adapters) == ["polite", again]
