@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
-from slipway.tasks.contracts.errors import InputError, UnavailableError
-from slipway.tasks.serving.pod.adapter_files import FILE, AdapterFiles
+from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
+from slipway.tasks.serving.pod.adapter_files import FILE, LOOK_S, AdapterFiles
 from tests.support.paths import REPOSITORY
 
 sys.path.extend(str(REPOSITORY / "model_repository_templates" / "vllm" / "model" / part) for part in ("1",))
@@ -17,21 +17,34 @@ from live_adapters import LiveAdapters
 
 
 class FollowingPod:
-    """One pod: its sidecar, and the model in its server, which answers with the rank of the adapter."""
+    """One pod: its sidecar, and the model in its server, which answers with the rank of the adapter.
+
+    Both look now and then, as the real ones do: until then the pod answers by what it has.
+    """
 
     def __init__(self, name, release, workspace, folder: Path):
         self.name, self.folder, self.loaded = name, folder, []
         self.files = AdapterFiles(release, workspace, folder, name)
         self.blind = False
         """Whether it cannot reach the store."""
+        self.problem = None
+        """What its sidecar logged last."""
+        self._clock = workspace.clock
+        self._looked = self._clock.monotonic()
         self.files.look(starts=True)
         self.adapters = LiveAdapters(
             {}, folder, lambda adapter: self.loaded.append(adapter.name), print, workspace.clock.monotonic
         )
 
     def look(self):
+        if self._clock.monotonic() < self._looked + LOOK_S:
+            return
+        self._looked = self._clock.monotonic()
         if not self.blind:
-            self.files.look()
+            try:
+                self.files.look()
+            except PipelineError as error:
+                self.problem = error
         self.adapters.look()
 
     def answer(self, lora):
@@ -58,7 +71,7 @@ class FollowingPods:
         self.ready = {}
         self.asked = []
         self.watching = lambda pods: None
-        """Called at each question, after every pod has looked."""
+        """Called at each question, after every pod whose time it was has looked."""
         for number in range(count):
             self.start(f"{release.id}-{number}")
 

@@ -10,6 +10,7 @@ from slipway.tasks.contracts.site.signing import Signing
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.adapters import AdaptersRequest
 from slipway.tasks.contracts.stored.release import StepResult
+from slipway.tasks.serving.pod.adapter_files import LOOK_S
 from slipway.tasks.steps import fetch_adapters, load_adapters, plan, sign_adapters
 from tests.fakes.clock import ManualClock
 from tests.fakes.documents.gpu_site import gpu_site
@@ -147,6 +148,8 @@ def test_an_adapter_is_answered_by_every_pod_and_then_listed(world):
 
     assert outcome.data["verdict"] == "passed"
     assert world.answers("polite") == ["rank 4", "rank 4"]
+    world.workspace.clock.sleep(LOOK_S)
+    world.answers("polite")
     assert [pod.listed for pod in world.pods.ready.values()] == [["polite"], ["polite"]]
     assert world.document.listed == ("polite",)
     assert not [key for kind, key in world.workspace.connection.objects if kind == "Lease"]
@@ -168,7 +171,7 @@ def test_one_pod_alone_has_an_adapter_until_it_passed_its_gate(world):
 
     outcome = world.run(spec(named("polite", 5)))
 
-    assert (outcome.data["verdict"], set(map(tuple, seen))) == ("failed", {(1, 0)})
+    assert (outcome.data["verdict"], set(map(tuple, seen))) == ("failed", {(0, 0), (1, 0)})
     assert "rank 4" in outcome.summary
     with pytest.raises(InputError, match="no adapters"):
         world.answers("polite")
@@ -215,6 +218,71 @@ def test_a_removed_adapter_is_refused_with_the_known_names(world):
     with pytest.raises(InputError, match="this release has terse"):
         world.answers("polite")
     assert world.document.listed == ("terse",)
+
+
+ONE = spec(named("terse", 8))
+TWO = spec(named("polite", 4), named("terse", 8))
+
+
+@pytest.mark.parametrize("to", ["spec", "previous"])
+def test_a_removal_is_not_done_while_a_pod_answers_to_what_left(to, world):
+    for asked in (ONE, TWO):
+        world.run(asked)
+    late = world.pods.ready[max(world.pods.ready)]
+    late.blind = True
+
+    with pytest.raises(UnavailableError, match=f"found {late.name}: it still answers to polite"):
+        world.run(ONE, to, run="again")
+    assert late.answer("polite") == "rank 4"
+
+    late.blind = False
+    assert world.run(ONE, to, run="again").data["verdict"] == "passed"
+    with pytest.raises(InputError, match="this release has terse"):
+        world.answers("polite")
+    assert (world.document.leaving, world.document.listed) == ((), ("terse",))
+
+
+def test_a_replacement_is_not_done_while_a_pod_answers_with_the_old_revision(world):
+    world.run(spec(named("polite", 4)))
+    late, wanted = world.pods.ready[max(world.pods.ready)], spec(named("polite", 8, "v2"))
+
+    def stop_once_it_has_the_new_one(_):
+        late.blind = late.blind or len(late.loaded) > 1
+
+    world.pods.watching = stop_once_it_has_the_new_one
+    with pytest.raises(UnavailableError, match=f"found {late.name}: lora_name is 'polite@"):
+        world.run(wanted, run="again")
+    assert late.answer("polite") == "rank 4"
+
+    world.pods.watching, late.blind = lambda _: None, False
+    world.run(wanted, run="again")
+    assert world.answers("polite") == ["rank 8", "rank 8"]
+    assert world.document.leaving == ()
+
+
+def test_what_a_killed_run_removed_is_waited_for_by_the_next_run(world):
+    world.run(spec(named("polite", 4), named("terse", 8)))
+    world.workspace.store.dies_at = (0, "after")
+    with pytest.raises(KilledError):
+        world.run(ONE, run="killed")
+    world.workspace.connection.objects.pop(("Lease", "slipway-demo"), None)
+    world.pods.ready[max(world.pods.ready)].blind = True
+
+    with pytest.raises(UnavailableError, match="it still answers to polite"):
+        world.run(ONE, run="next")
+
+
+def test_what_left_and_came_back_is_answered_and_the_rest_is_still_waited_for(world):
+    world.run(spec(named("polite", 4)))
+    late = world.pods.ready[max(world.pods.ready)]
+    late.blind = True
+    with pytest.raises(UnavailableError, match="it still answers to polite"):
+        world.run(spec())
+
+    late.blind = False
+    world.run(spec(named("polite", 4)))
+    assert world.answers("polite") == ["rank 4", "rank 4"]
+    assert (world.document.leaving, world.document.listed) == ((), ("polite",))
 
 
 def test_what_is_served_already_changes_nothing(world):
@@ -389,8 +457,9 @@ def test_at_a_site_that_verifies_pods_load_what_was_signed_for_their_release_alo
     world.fetch(request)
     pod = min(world.pods.ready.values(), key=lambda pod: pod.name)
 
-    with pytest.raises(UnavailableError, match="no signature that can be read"):
+    with pytest.raises(UnavailableError, match="this release has no adapters"):
         load_adapters.run(request, world.workspace)
+    assert "no signature that can be read" in str(pod.problem)
     sign_adapters.run(request, replace(world.workspace, signing_key=key.private))
     load_adapters.run(request, world.workspace)
 
@@ -448,7 +517,7 @@ def test_a_run_ends_when_every_pod_has_followed_and_not_before(change, world):
     second = world.pods.ready[max(world.pods.ready)]
 
     def fall_behind(document):
-        second.blind = not document["settled"]
+        second.blind = document["leaving"]
 
     def catch_up(_):
         waited.extend([1] if second.blind else [])
@@ -459,4 +528,4 @@ def test_a_run_ends_when_every_pod_has_followed_and_not_before(change, world):
     world.run(spec(*change))
 
     assert len(waited) == 20
-    assert world.document.settled
+    assert world.document.confirmed

@@ -93,8 +93,9 @@ class Adapters(Contract):
     release_id: ReleaseId
     sets: tuple[AdapterSet, ...] = Field(default=(), description="newest first: what names mean, and what they meant")
     listed: tuple[str, ...] = Field(default=(), description="names that every ready pod answered to, for /v1/models")
-    leaving: tuple[str, ...] = Field(default=(), description="names that meant something before the last change")
-    settled: bool = Field(default=True, description="whether every ready pod was seen to follow the last change")
+    leaving: tuple[str, ...] = Field(
+        default=(), description="names and versions that mean nothing now, and that a ready pod may still answer to"
+    )
     trial: Trial | None = None
 
     @property
@@ -106,6 +107,16 @@ class Adapters(Contract):
     def names(self) -> tuple[str, ...]:
         """The names that are answered."""
         return tuple(entry.name for entry in self.current)
+
+    @property
+    def answered(self) -> dict[str, str]:
+        """What clients may ask for: names and versions, with the keys of their artifacts."""
+        return {label: entry.key for entry in self.current for label in (entry.name, entry.version)}
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether every ready pod was seen to answer to what names mean now, and to nothing that left."""
+        return not self.leaving and set(self.listed) == set(self.names)
 
     @property
     def needed(self) -> frozenset[str]:
@@ -134,8 +145,8 @@ class Adapters(Contract):
         return self.sets[1].adapters if len(self.sets) > 1 else None
 
     def labels(self, pod: str) -> dict[str, str]:
-        """What a pod answers to: names and versions, with the keys of their artifacts."""
-        found = {label: entry.key for entry in self.current for label in (entry.name, entry.version)}
+        """What a pod answers to, with the keys of their artifacts."""
+        found = self.answered
         if self.trial and self.trial.pod in {None, pod}:
             found |= {self.trial.label(entry): entry.key for entry in self.trial.adapters}
         return found
@@ -145,22 +156,16 @@ class Adapters(Contract):
         return self.model_copy(update={"trial": trial})
 
     def meaning(self, change: AdapterSet) -> Self:
-        """With names that mean what `change` says. A name that is new is not listed yet."""
+        """With names that mean what `change` says. A name that is new is not listed yet, and an old one may linger."""
         if self.sets and self.sets[0].run == change.run and self.means(change.adapters):
             return self
         none = AdapterSet(adapters=(), event="loaded", run=change.run, at=change.at, reason="as it was published")
         kept = self.sets[2:] if change.event == "rolled-back" else self.sets or (none,)
-        names = {entry.name for entry in change.adapters}
-        update = {
-            "sets": (change, *kept)[:KEPT_SETS],
-            "listed": tuple(name for name in self.listed if name in names),
-            "leaving": tuple(name for name in self.names if name not in names),
-            "settled": False,
-            "trial": None,
-        }
-        return self.model_copy(update=update)
+        new = self.model_copy(update={"sets": (change, *kept)[:KEPT_SETS], "trial": None})
+        gone = {*self.leaving, *self.answered} - {*new.answered}
+        listed = tuple(name for name in self.listed if name in new.names)
+        return new.model_copy(update={"listed": listed, "leaving": tuple(sorted(gone))})
 
     def listing(self) -> Self:
-        """With every name listed, because every ready pod follows."""
-        update = {"listed": tuple(sorted(self.names)), "leaving": (), "settled": True, "trial": None}
-        return self.model_copy(update=update)
+        """With every name listed, once no pod answers to what left."""
+        return self.model_copy(update={"listed": tuple(sorted(self.names)), "leaving": (), "trial": None})

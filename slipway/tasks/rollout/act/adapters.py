@@ -61,7 +61,7 @@ class AdapterRollout:
         """Move until names mean what `change` says and are listed; False where a new adapter did not pass its gate.
 
         Raises:
-            UnavailableError: a pod did not load an adapter in time, or none is ready. Clients notice nothing.
+            UnavailableError: a pod did not take up the adapters in time, or none is ready.
         """
         for _ in range(MOST_MOVES):
             document, pods = self.document.read(), self._pods()
@@ -107,7 +107,7 @@ class AdapterRollout:
                     self._await_everywhere([trial.label(entry) for entry in trial.adapters])
                 swap(lambda now: now.meaning(change))
             case AdapterMove.LIST:
-                self._await_everywhere([entry.version for entry in document.current], document.leaving)
+                self._await_everywhere([entry.version for entry in document.current], gone=document.leaving)
                 swap(lambda now: now.listing())
             case AdapterMove.FORGET:
                 swap(lambda now: now.tried(None))

@@ -16,7 +16,7 @@ class AdapterMove(StrEnum):
     TRY = "try at one pod"
     GATE = "gate at that pod"
     NAME = "change what names mean"
-    LIST = "list the names"
+    LIST = "have every pod confirm the names, and list them"
     FORGET = "forget what another run tried"
 
 
@@ -31,7 +31,7 @@ def next_move(document: Adapters, wanted: Sequence[AdapterEntry], run: str, read
     """
     trial = document.trial
     if document.means(wanted):
-        if not document.settled:
+        if not document.confirmed:
             return AdapterMove.LIST
         return AdapterMove.FORGET if trial else None
     if not (new := document.missing(wanted)):
