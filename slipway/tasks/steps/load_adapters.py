@@ -16,13 +16,14 @@ def run(request: AdaptersRequest, workspace: Workspace) -> Outcome:
 
     Raises:
         InputError: nothing is live, or there were no other adapters before.
-        ConflictError: another run changes the model, or another release went live meanwhile.
+        ConflictError: another run changes the model or waits for approval, or another release went live meanwhile.
         UnavailableError: pods did not take the adapters up in time.
     """
     channel = workspace.documents.channel(request.model)
     if channel.live is None:
         raise InputError(f"nothing of {request.model} is live", remedy=f"Run `slipway release {request.model}` first.")
     live = RolloutReconciler.at(channel.live.release_uri, workspace, run=request.run)
+    live.lock.check_ended()
     with live.holding():
         _check_live(request.model, live.release.id, workspace)
         goes_back = request.to == PREVIOUS

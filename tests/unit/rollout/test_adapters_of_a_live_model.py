@@ -10,6 +10,7 @@ from slipway.tasks.contracts.site.signing import Signing
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.adapters import AdaptersRequest
 from slipway.tasks.contracts.stored.release import StepResult
+from slipway.tasks.rollout.act.reconciler import RolloutReconciler
 from slipway.tasks.serving.pod.adapter_files import LOOK_S
 from slipway.tasks.steps import fetch_adapters, load_adapters, plan, sign_adapters
 from tests.fakes.clock import ManualClock
@@ -369,6 +370,21 @@ def test_a_second_run_is_refused_while_one_holds_the_model(world):
     cluster.acquire_lease("slipway-demo", "other", 600)
     with pytest.raises(ConflictError, match="in progress"):
         world.run(spec(named("polite", 4)))
+
+
+def test_a_release_that_waits_for_approval_keeps_the_model_though_its_lease_has_expired(world):
+    uri = world.workspace.layout.release("demo", world.live.id)
+    waits = RolloutReconciler.at(uri, replace(world.workspace, dag_run="release__demo/night"), run="night").lock
+    waits.acquire()
+    world.workspace.clock.sleep(8 * 3600)
+
+    with pytest.raises(ConflictError, match=r"in progress: found run night.*mark Airflow's run release__demo/night"):
+        world.run(spec(named("polite", 4)))
+    waits.renew()
+
+    ended = {"slipway-demo": world.workspace.connection.lease_holder("slipway-demo").version}
+    world.workspace = replace(world.workspace, ended_holders=ended)
+    assert world.run(spec(named("polite", 4))).data["verdict"] == "passed"
 
 
 def test_nothing_is_loaded_where_another_release_went_live_meanwhile(world):

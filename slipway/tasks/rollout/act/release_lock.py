@@ -51,8 +51,7 @@ class ReleaseLock:
             lease, other, now = *refused, self.clock.monotonic()
             if patience_s == 0 or (lease == self._leases[0] and not other.is_drill):
                 self.release()
-                what, remedy = self._in_progress(lease, other), self._remedy(lease, other)
-                raise ConflictError(what, found=_held_by(other), remedy=remedy)
+                raise self._conflict(lease, other)
             if now - began >= patience_s:
                 self.release()
                 raise UnavailableError(
@@ -83,13 +82,16 @@ class ReleaseLock:
 
         A release does not renew its lease while it is measured or waits for a person.
         """
-        for lease in self._leases:
-            other = self.cluster.lease_holder(lease)
-            if other is None or not other.dag_run or other.is_same(self.run, self.dag_run):
-                continue
-            if other.version != self.ended_holders.get(lease):
-                return other
-        return None
+        return found[1] if (found := self._unfinished()) else None
+
+    def check_ended(self) -> None:
+        """Check that no such run is there, before `acquire` takes an expired lease away from it.
+
+        Raises:
+            ConflictError: one is.
+        """
+        if (found := self._unfinished()) is not None:
+            raise self._conflict(*found)
 
     def left_by(self) -> LeaseHolder | None:
         """The run that has ended and still has the model's own lease, and so left the model in the middle."""
@@ -110,6 +112,15 @@ class ReleaseLock:
     def _leases(self) -> tuple[str, ...]:
         return lease_names(self.spec)
 
+    def _unfinished(self) -> tuple[str, LeaseHolder] | None:
+        for lease in self._leases:
+            other = self.cluster.lease_holder(lease)
+            if other is None or not other.dag_run or other.is_same(self.run, self.dag_run):
+                continue
+            if other.version != self.ended_holders.get(lease):
+                return lease, other
+        return None
+
     def _refused(self) -> tuple[str, LeaseHolder] | None:
         """The first lease that this run cannot acquire, and its holder; None when it acquired all."""
         duration_s = LEASE_S + self.start_s + self.spec.serving.ready_timeout_s
@@ -126,6 +137,9 @@ class ReleaseLock:
 
     def _in_progress(self, lease: str, other: LeaseHolder) -> str:
         return f"a {'drill' if other.is_drill else 'release'} of {self._subject(lease)} is in progress"
+
+    def _conflict(self, lease: str, other: LeaseHolder) -> ConflictError:
+        return ConflictError(self._in_progress(lease, other), found=_held_by(other), remedy=self._remedy(lease, other))
 
     def _lost(self, lease: str, holder: LeaseHolder | None) -> ConflictError:
         taken = f"run {holder.holder}, which acquired it at {holder.since:%H:%M:%S} UTC" if holder else "no holder"
