@@ -1,9 +1,9 @@
-"""sign-adapters: sign what fetch-adapters stored, for the release that serves it, at a site that signs."""
+"""sign-adapters: sign what the live release is to serve, stored before, at a site that signs."""
 
 from slipway.tasks.adapters.workspace import Outcome, Workspace
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.signing import KEY_VARIABLE
-from slipway.tasks.contracts.stored.adapters import AdaptersRequest
+from slipway.tasks.contracts.stored.adapters import AdapterEntry, AdaptersRequest
 from slipway.tasks.contracts.stored.artifact import ADAPTER
 from slipway.tasks.contracts.stored.release import PREVIOUS
 
@@ -14,8 +14,6 @@ def run(request: AdaptersRequest, workspace: Workspace) -> Outcome:
     Raises:
         InputError: this process has no key, serving pods would refuse it, or an adapter is missing.
     """
-    if request.to == PREVIOUS:
-        return Outcome("the adapters before are signed", {}, stored=True)
     signatures, signer = workspace.signatures, workspace.signer
     if signatures is None or signer is None:
         raise InputError(
@@ -23,7 +21,7 @@ def run(request: AdaptersRequest, workspace: Workspace) -> Outcome:
             found=f"neither signing.kms_key nor {KEY_VARIABLE}",
             remedy="Name signing.key_secret or signing.kms_key in the site file.",
         )
-    release_id, entries = workspace.documents.fetched_adapters(request.model, request.run)
+    release_id, entries = _wanted(request, workspace)
     for entry in entries:
         manifest = workspace.artifacts.find(ADAPTER, entry.key)
         if manifest is None:
@@ -31,3 +29,18 @@ def run(request: AdaptersRequest, workspace: Workspace) -> Outcome:
         if not signatures.is_signed(release_id, manifest):
             signatures.sign(release_id, manifest, None, signer)
     return Outcome(f"{len(entries)} adapters are signed for {release_id}", {"release_id": release_id})
+
+
+def _wanted(request: AdaptersRequest, workspace: Workspace) -> tuple[str, tuple[AdapterEntry, ...]]:
+    """The release, and its adapters; those before may have been signed by a key that is no longer accepted.
+
+    Raises:
+        InputError: nothing is live.
+    """
+    if request.to != PREVIOUS:
+        return workspace.documents.fetched_adapters(request.model, request.run)
+    live = workspace.documents.channel(request.model).live
+    if live is None:
+        raise InputError(f"nothing of {request.model} is live", remedy=f"Run `slipway release {request.model}` first.")
+    document = workspace.documents.adapters(request.model, live.release_id)
+    return live.release_id, document.before(request.run) or ()

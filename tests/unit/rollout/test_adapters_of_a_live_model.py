@@ -1,6 +1,7 @@
 """LoRA adapters are added to a live release, replaced and removed, without another release."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -480,6 +481,44 @@ def test_at_a_site_that_verifies_pods_load_what_was_signed_for_their_release_alo
     load_adapters.run(request, world.workspace)
 
     assert pod.answer("polite") == "rank 4"
+
+
+def test_a_roll_back_after_the_signing_key_changed_signs_the_adapters_before(world):
+    old, new = SigningKey(), SigningKey()
+
+    def site_accepts(*keys):
+        signing = Signing(key_secret="slipway-signing", public_keys=[key.public for key in keys])
+        world.workspace = replace(world.workspace, site=world.workspace.site.model_copy(update={"signing": signing}))
+        for pod in world.pods.ready.values():
+            pod.files.workspace = world.workspace
+
+    def run(asked, key, to="spec"):
+        request = AdaptersRequest(spec=asked, run=f"run-{len(world.document.sets)}-{to}", to=to)
+        world.fetch(request)
+        sign_adapters.run(request, replace(world.workspace, signing_key=key.private))
+        return load_adapters.run(request, world.workspace)
+
+    site_accepts(old, new)
+    run(spec(named("polite", 4)), old)
+    newest = spec(named("polite", 8, "v2"))
+    run(newest, new)
+    site_accepts(new)
+    for pod in world.pods.ready.values():
+        shutil.rmtree(pod.folder / world.document.sets[1].adapters[0].key)  # as a pod that started after that run
+
+    run(newest, new, "previous")
+    assert world.answers("polite") == ["rank 4", "rank 4"]
+
+
+def test_adapters_that_not_every_pod_loads_are_no_longer_on_trial(world):
+    world.pods.ready[max(world.pods.ready)].blind = True
+    with pytest.raises(UnavailableError, match="did not take up the adapters"):
+        world.run(spec(named("polite", 4)), run="again")
+    assert world.document.trial is None
+
+    world.pods.ready[max(world.pods.ready)].blind = False
+    assert world.run(spec(named("polite", 4)), run="again").data["verdict"] == "passed"
+    assert world.answers("polite") == ["rank 4", "rank 4"]
 
 
 def test_nothing_is_tried_while_no_pod_is_ready(world):

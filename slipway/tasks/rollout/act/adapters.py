@@ -104,7 +104,7 @@ class AdapterRollout:
                 swap(lambda now: now.tried(trial.model_copy(update={"pod": None})))
             case AdapterMove.NAME:
                 if trial is not None and document.missing(change.adapters):
-                    self._await_everywhere([trial.label(entry) for entry in trial.adapters])
+                    self._await_trial(trial)
                 swap(lambda now: now.meaning(change))
             case AdapterMove.LIST:
                 self._await_everywhere([entry.version for entry in document.current], gone=document.leaving)
@@ -112,6 +112,14 @@ class AdapterRollout:
             case AdapterMove.FORGET:
                 swap(lambda now: now.tried(None))
         return True
+
+    def _await_trial(self, trial: Trial) -> None:
+        """Wait until every pod has what passed; a trial that is given up must not reach pods that start later."""
+        try:
+            self._await_everywhere([trial.label(entry) for entry in trial.adapters])
+        except UnavailableError:
+            self.document.swap(lambda now: now.tried(None))
+            raise
 
     def _passes(self, trial: Trial, pod: str) -> bool:
         """Whether each adapter answers its questions at the pod, and the release still answers its own."""
