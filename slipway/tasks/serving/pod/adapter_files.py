@@ -16,6 +16,7 @@ from slipway.tasks.adapters.store.object_store import DeniedError
 from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.base import canonical_json, read_contract_json
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.spec_fields import MAX_REQUEST_S
 from slipway.tasks.contracts.stored.adapters import KEY_DIGITS, Adapters
 from slipway.tasks.contracts.stored.artifact import ADAPTER, Manifest
 from slipway.tasks.contracts.stored.release import Release
@@ -24,6 +25,10 @@ FILE = "adapters.json"
 """Read by model_repository_templates/vllm/model/1/live_adapters.py and by OpenAI's API."""
 LOOK_S = 2.0
 """Within this time a change of the document is seen, where the store answers."""
+
+KEPT_S = MAX_REQUEST_S
+"""How long a folder stays that nobody needs any more: a request that began with an adapter keeps it, and vLLM reads the
+folder again where others took its place meanwhile."""
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +45,12 @@ class AdapterFiles:
     _here: set[str] = field(default_factory=set)
     """Keys of the adapters that this process has brought."""
     _missing: set[str] = field(default_factory=set)
+    _needed: frozenset[str] = frozenset()
+    _unneeded: dict[str, float] = field(default_factory=dict)
+    """Since when a folder is not needed, by its name."""
 
     def look(self, *, starts: bool = False) -> None:
-        """Bring the files that are missing, then change what names mean, then remove what nobody needs.
+        """Bring the files that are missing, then change what names mean, then remove what was not needed for long.
 
         What is on trial comes last, and is not brought where the pod `starts`: it may be what cannot be brought.
 
@@ -54,8 +62,14 @@ class AdapterFiles:
             UnavailableError: the object store does not answer.
         """
         data = self._read()
-        if data is None or data == self._seen:
+        if data is None:
             return
+        if data != self._seen:
+            self._follow(data, starts=starts)
+        if not starts:
+            self._remove()
+
+    def _follow(self, data: bytes, *, starts: bool) -> None:
         document = read_contract_json(Adapters, data, FILE) if data else Adapters(release_id=self.release.id)
         if not starts:  # what another process of this pod has brought and told is neither brought nor taken back again
             self._here |= set(self._told().values())
@@ -66,13 +80,18 @@ class AdapterFiles:
         wanted = set(document.labels(self.pod).values())
         self._bring(wanted)
         self._tell(document)
-        for old in self.folder.iterdir():
-            if old.is_dir() and old.name not in document.needed:
-                shutil.rmtree(old)
-                self._here.discard(old.name)
+        self._needed = document.needed
         if wanted <= self._here:
             self._seen = data
             log.info("adapters: %s", ", ".join(entry.words for entry in document.current) or "none")
+
+    def _remove(self) -> None:
+        now = self.workspace.clock.monotonic()
+        folders = {each.name for each in self.folder.iterdir() if each.is_dir()}
+        self._unneeded = {name: self._unneeded.get(name, now) for name in folders - self._needed}
+        for name in [name for name, since in self._unneeded.items() if now - since > KEPT_S]:
+            shutil.rmtree(self.folder / name)
+            self._here.discard(name)
 
     def _read(self) -> bytes | None:
         """The document; empty where there is none, None where that cannot be told.

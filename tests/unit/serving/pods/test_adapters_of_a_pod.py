@@ -10,7 +10,7 @@ from slipway.tasks.adapters.store.object_store import DeniedError
 from slipway.tasks.contracts.base import sha256_of
 from slipway.tasks.contracts.errors import DigestMismatchError
 from slipway.tasks.contracts.stored.adapters import AdapterEntry, Adapters, AdapterSet, Trial
-from slipway.tasks.serving.pod.adapter_files import FILE, AdapterFiles, follow
+from slipway.tasks.serving.pod.adapter_files import FILE, KEPT_S, AdapterFiles, follow
 from tests.fakes.clock import ManualClock
 from tests.fakes.documents.rollouts import released
 from tests.fakes.kube.cluster import KilledError, in_memory
@@ -200,3 +200,33 @@ def test_a_process_that_starts_again_on_trial_never_takes_back_what_it_told(pod)
     pod.process().look()
 
     assert pod.told == before
+
+
+def test_files_that_nobody_needs_stay_for_as_long_as_a_request_may_hold_them(pod):
+    polite, other = pod.stored("polite", 4), pod.stored("polite", 8)
+    pod.write([other], [polite])
+    process = pod.process()
+    process.look()
+    pod.write([polite])
+    clock = pod.workspace.clock
+    clock.sleep(2 * KEPT_S)
+
+    process.look()
+    clock.sleep(KEPT_S)
+    process.look()
+    assert pod.folders == {polite.key, other.key}
+
+    clock.sleep(1)
+    process.look()
+    assert pod.folders == {polite.key}
+
+
+def test_files_that_are_needed_again_stay(pod):
+    polite, other = pod.stored("polite", 4), pod.stored("polite", 8)
+    process = pod.process()
+    for served in (polite, other, polite, other):
+        pod.write([served])
+        process.look()
+        pod.workspace.clock.sleep(KEPT_S / 2 + 1)
+    process.look()
+    assert pod.folders == {polite.key, other.key}
