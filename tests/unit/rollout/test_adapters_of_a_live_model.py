@@ -503,8 +503,10 @@ def test_a_roll_back_after_the_signing_key_changed_signs_the_adapters_before(wor
     newest = spec(named("polite", 8, "v2"))
     run(newest, new)
     site_accepts(new)
-    for pod in world.pods.ready.values():
-        shutil.rmtree(pod.folder / world.document.sets[1].adapters[0].key)  # as a pod that started after that run
+    for name, pod in list(world.pods.ready.items()):
+        shutil.rmtree(pod.folder)
+        world.pods.start(name)
+        world.pods.ready[name].files.workspace = world.workspace
 
     run(newest, new, "previous")
     assert world.answers("polite") == ["rank 4", "rank 4"]
