@@ -179,7 +179,7 @@ PLACES = [
 
 
 @given(place=st.sampled_from(PLACES), text=TEXTS, step=st.sampled_from(STEPS))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_text_of_a_spec_changes_what_a_steps_process_is_given(place, text, step):
     part, name = place
     sections = {name: text} if not part else {part: {**SPEC.get(part, {}), name: text}}
