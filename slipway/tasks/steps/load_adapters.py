@@ -47,7 +47,7 @@ def run(request: AdaptersRequest, workspace: Workspace) -> Outcome:
     return Outcome(
         f"{live.release.id} serves adapters: {words}"
         if passed
-        else f"{len(wrong)} of {len(rows)} answers are wrong at one pod, and clients noticed nothing{found}",
+        else f"{len(wrong)} of {len(rows)} answers are missing or wrong at one pod, and no name has changed{found}",
         {
             "verdict": Verdict.PASSED if passed else Verdict.FAILED,
             "release_id": live.release.id,

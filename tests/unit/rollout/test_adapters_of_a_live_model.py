@@ -530,17 +530,42 @@ def test_nothing_is_tried_while_no_pod_is_ready(world):
     assert world.document.trial is None
 
 
-def test_a_pod_on_trial_that_goes_away_ends_the_trial(world):
+GATED = "What are you?"
+ENDS = {"as it is loaded": "Hello", "at a question": GATED}
+
+
+@pytest.mark.parametrize("prompt", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("hangs", [False, True], ids=["its pod is not ready", "its pod hangs"])
+def test_an_adapter_that_ends_the_engine_is_tried_at_one_pod_alone(hangs, prompt, world):
+    answers, ended = world.pods.ask, []
+
+    def ask(address, request, timeout_s):
+        if address.host in ended or (request.lora and request.prompt == prompt):
+            ended.append(address.host)
+            if not hangs:
+                world.pods.ready.pop(address.host, None)
+            raise UnavailableError("connection reset")
+        return answers(address, request, timeout_s)
+
+    world.pods.ask = ask
+    outcome = world.run(spec(named("polite", 4)), run="again")
+
+    assert outcome.data["verdict"] == "failed"
+    assert "connection reset" in outcome.summary
+    assert (len(set(ended)), world.document.trial, world.document.current) == (1, None, ())
+
+
+def test_a_pod_on_trial_that_goes_away_has_not_passed(world):
     def leave(pods):
         pods.ready.pop(min(pods.ready))
         pods.watching = lambda _: None
 
     world.pods.watching = leave
-    with pytest.raises(UnavailableError, match="found no ready pod"):
-        world.run(spec(named("polite", 4)), run="again")
+    asked = spec(named("polite", 4))
+    assert world.run(asked, run="again").data["verdict"] == "failed"
     assert world.document.trial is None
 
-    world.run(spec(named("polite", 4)), run="again")
+    world.run(asked)
     assert world.answers("polite") == ["rank 4"]
 
 
@@ -586,3 +611,16 @@ def test_a_run_ends_when_every_pod_has_followed_and_not_before(change, world):
 
     assert len(waited) == 20
     assert world.document.confirmed
+
+
+def test_a_killed_run_whose_pod_on_trial_is_gone_tries_no_other(world):
+    world.workspace.store.dies_at = (0, "after")
+    with pytest.raises(KilledError):
+        world.run(spec(named("polite", 4)), run="again")
+    gone = world.document.trial.pod
+    del world.pods.ready[gone]
+
+    outcome = world.run(spec(named("polite", 4)), run="again")
+    assert (outcome.data["verdict"], world.document.trial) == ("failed", None)
+    assert f"pod {gone}, which tried the adapters, is not ready any more" in outcome.summary
+    assert not [pod for pod in world.pods.ready.values() if pod.loaded]

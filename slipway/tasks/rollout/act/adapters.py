@@ -6,7 +6,7 @@ of them, with a question to the adapter itself.
 
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
@@ -32,6 +32,10 @@ LOAD_S = 300.0
 MARK_BYTES = 8
 
 log = logging.getLogger(__name__)
+
+
+class LostPodError(Exception):
+    """The pod that tries adapters does not answer, or is not ready any more."""
 
 
 @dataclass
@@ -65,7 +69,7 @@ class AdapterRollout:
         """
         for _ in range(MOST_MOVES):
             document, pods = self.document.read(), self._pods()
-            move = next_move(document, change.adapters, self.live.run, sorted(pods))
+            move = next_move(document, change.adapters, self.live.run)
             if move is None:
                 return True
             log.info("adapters of %s: %s", self.live.release.id, move)
@@ -122,64 +126,79 @@ class AdapterRollout:
             raise
 
     def _passes(self, trial: Trial, pod: str) -> bool:
-        """Whether each adapter answers its questions at the pod, and the release still answers its own."""
+        """Whether each adapter answers its questions at the pod, and the release still answers its own.
 
-        def at_pod() -> Mapping[str, ServiceAddress]:
-            return {name: address for name, address in self._pods().items() if name == pod}
-
+        A pod that is lost has not passed: the adapter may have ended its engine, and would end the next one's.
+        """
+        asked, self.rows = self._asked(trial), []
         try:
-            address = self._await(at_pod, map(trial.label, trial.adapters))[pod]
+            self._await(lambda: self._problem_on_trial(trial, pod))
+            for question in asked:
+                self.rows.append(self._answered(self._address(pod), question))
+        except LostPodError as error:
+            self.rows.append(_row(asked[len(self.rows)], error=str(error)))
         except UnavailableError:
             self.document.swap(lambda now: now.tried(None))
             raise
+        return all(row.ok for row in self.rows)
+
+    def _asked(self, trial: Trial) -> list[SmokeQuestion]:
         release = self.live.release
         asked = [*release.spec.gate.smoke]
         for entry in trial.adapters:
             own = self.questions[entry.name]
             asked += [each.model_copy(update={"lora": trial.label(entry)}) for each in own]
-        self.rows = [self._answered(address, with_tokens(each, release)) for each in asked]
-        return all(row.ok for row in self.rows)
+        return [with_tokens(each, release) for each in asked]
 
     def _answered(self, address: ServiceAddress, question: SmokeQuestion) -> AnswerRow:
         request = request_of(question)
-        row = {"suite": "smoke", "prompt": question.prompt, "expected": question.answer}
-        lora = question.lora.partition(MARK)[0] if question.lora else None
         try:
             text, _ = self.traffic.ask(address, request, timeout_s(request))
         except InputError as error:
-            return AnswerRow.model_validate({**row, "lora": lora, "answer": "", "ok": False, "error": str(error)})
-        return AnswerRow.model_validate({**row, "lora": lora, "answer": text, "ok": question.accepts(text)})
+            return _row(question, error=str(error))
+        except UnavailableError as error:
+            raise LostPodError(str(error)) from error
+        return _row(question, answer=text)
 
     def _await_everywhere(self, labels: Sequence[str], gone: Sequence[str] = ()) -> None:
         """Wait until every ready pod answers to these names, and refuses those that are gone."""
         self.live.workspace.clock.sleep(SETTLE_S)
-        self._await(self._pods, labels, gone)
+        self._await(lambda: self._problem_everywhere(labels, gone))
 
-    def _await(
-        self,
-        pods: Callable[[], Mapping[str, ServiceAddress]],
-        labels: Iterable[str],
-        gone: Sequence[str] = (),
-    ) -> Mapping[str, ServiceAddress]:
-        clock, wanted = self.live.workspace.clock, list(labels)
+    def _await(self, problem: Callable[[], str]) -> None:
+        clock = self.live.workspace.clock
         began = clock.monotonic()
-        while problem := self._problem(asked := pods(), wanted, gone):
+        while found := problem():
             if clock.monotonic() - began > LOAD_S:
                 raise UnavailableError(
                     f"the pods of {self.live.release.id} did not take up the adapters in {LOAD_S:.0f} s",
-                    found=problem,
+                    found=found,
                     expected="an answer of every ready pod",
                     remedy="See the logs of the containers adapters and triton there. The next try goes on.",
                 )
             clock.sleep(LOOK_S)
-        return asked
 
-    def _problem(self, pods: Mapping[str, ServiceAddress], wanted: Sequence[str], gone: Sequence[str]) -> str:
-        if not pods:
+    def _problem_on_trial(self, trial: Trial, pod: str) -> str:
+        address = self._address(pod)
+        for entry in trial.adapters:
+            try:
+                problem = self._problem_at(address, trial.label(entry), answers=True)
+            except UnavailableError as error:
+                raise LostPodError(str(error)) from error
+            if problem:
+                return f"{pod}: {problem}"
+        return ""
+
+    def _problem_everywhere(self, wanted: Sequence[str], gone: Sequence[str]) -> str:
+        if not (pods := self._pods()):
             return "no ready pod"
         for pod, address in pods.items():
             for name in (*wanted, *gone):
-                if problem := self._problem_at(address, name, answers=name in wanted):
+                try:
+                    problem = self._problem_at(address, name, answers=name in wanted)
+                except UnavailableError as error:
+                    problem = str(error)
+                if problem:
                     return f"{pod}: {problem}"
         return ""
 
@@ -188,9 +207,24 @@ class AdapterRollout:
             self.traffic.ask(address, GenerateRequest("Hello", 1, lora=name), TIMEOUT_S)
         except InputError as error:
             return str(error) if answers else ""
-        except UnavailableError as error:
-            return str(error)
         return "" if answers else f"it still answers to {name}"
+
+    def _address(self, pod: str) -> ServiceAddress:
+        if (address := self._pods().get(pod)) is None:
+            raise LostPodError(f"pod {pod}, which tried the adapters, is not ready any more")
+        return address
 
     def _pods(self) -> Mapping[str, ServiceAddress]:
         return self.traffic.pods(self.live.target.release_pods, PORTS)
+
+
+def _row(question: SmokeQuestion, *, answer: str = "", error: str = "") -> AnswerRow:
+    return AnswerRow(
+        suite="smoke",
+        prompt=question.prompt,
+        lora=question.lora.partition(MARK)[0] if question.lora else None,
+        expected=question.answer,
+        answer=answer,
+        ok=not error and question.accepts(answer),
+        error=error,
+    )

@@ -20,14 +20,13 @@ class AdapterMove(StrEnum):
     FORGET = "forget what another run tried"
 
 
-def next_move(document: Adapters, wanted: Sequence[AdapterEntry], run: str, ready: Sequence[str]) -> AdapterMove | None:
+def next_move(document: Adapters, wanted: Sequence[AdapterEntry], run: str) -> AdapterMove | None:
     """What is next until names mean `wanted` at every pod and are listed; None when they are.
 
     Args:
         document: as it is now.
         wanted: the adapters to reach.
-        run: the run that acts. What another one tried is tried again: its pods may be others.
-        ready: names of the pods that are ready.
+        run: the run that acts. What another one tried is tried again; its own trial stays at the pod that it chose.
     """
     trial = document.trial
     if document.means(wanted):
@@ -36,6 +35,6 @@ def next_move(document: Adapters, wanted: Sequence[AdapterEntry], run: str, read
         return AdapterMove.FORGET if trial else None
     if not (new := document.missing(wanted)):
         return AdapterMove.NAME
-    if trial is None or trial.run != run or trial.adapters != new or trial.pod not in {None, *ready}:
+    if trial is None or trial.run != run or trial.adapters != new:
         return AdapterMove.TRY
     return AdapterMove.GATE if trial.pod else AdapterMove.NAME
