@@ -7,7 +7,7 @@ from slipway.tasks.adapters.store.artifacts import Incoming
 from slipway.tasks.adapters.workspace import Outcome, Workspace
 from slipway.tasks.contracts.base import sha256_of
 from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.stored.adapters import AdaptersRequest
+from slipway.tasks.contracts.stored.adapters import AdaptersRequest, FetchedAdapters
 from slipway.tasks.contracts.stored.artifact import ADAPTER, Stage
 from slipway.tasks.contracts.stored.plan import Source
 from slipway.tasks.contracts.stored.release import PREVIOUS, Release
@@ -45,13 +45,14 @@ def run(request: AdaptersRequest, workspace: Workspace) -> Outcome:
     wanted = tuple(each.entry for each in added)
     document = workspace.documents.adapters(request.model, live.id)
     lines = changes(document, wanted)
+    fetched = FetchedAdapters(
+        release=live.id,
+        adapters=wanted,
+        questions={each.name: each.smoke for each in request.spec.adapters},
+        size_bytes=sum(each.source.size_bytes for each in added),
+    )
     return Outcome(
-        f"{live.id}: {', '.join(lines) or 'its adapters are what the spec names'}",
-        {
-            "release": live.id,
-            "adapters": [each.model_dump(mode="json") for each in wanted],
-            "size_bytes": sum(each.source.size_bytes for each in added),
-        },
+        f"{live.id}: {', '.join(lines) or 'its adapters are what the spec names'}", fetched.model_dump(mode="json")
     )
 
 

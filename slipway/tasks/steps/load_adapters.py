@@ -3,7 +3,7 @@
 from slipway.tasks.adapters.workspace import Outcome, Workspace
 from slipway.tasks.contracts.errors import ConflictError, InputError
 from slipway.tasks.contracts.measured.gate import Verdict
-from slipway.tasks.contracts.stored.adapters import AdapterEntry, AdapterSet, AdaptersRequest
+from slipway.tasks.contracts.stored.adapters import AdapterEntry, AdapterSet, AdaptersRequest, FetchedAdapters
 from slipway.tasks.contracts.stored.release import PREVIOUS
 from slipway.tasks.rollout.act.adapters import AdapterRollout
 from slipway.tasks.rollout.act.reconciler import RolloutReconciler
@@ -27,8 +27,9 @@ def run(request: AdaptersRequest, workspace: Workspace) -> Outcome:
     with live.holding():
         _check_live(request.model, live.release.id, workspace)
         goes_back = request.to == PREVIOUS
-        rollout = AdapterRollout(live, {each.name: each.smoke for each in request.spec.adapters}, gated=not goes_back)
-        wanted = _before(rollout, request) if goes_back else _fetched(request, live.release.id, workspace)
+        fetched = None if goes_back else _fetched(request, live.release.id, workspace)
+        rollout = AdapterRollout(live, fetched.questions if fetched else {}, gated=not goes_back)
+        wanted = fetched.adapters if fetched else _before(rollout, request)
         change = AdapterSet(
             adapters=wanted,
             event="rolled-back" if goes_back else "loaded",
@@ -73,16 +74,16 @@ def _check_live(model: str, release_id: str, workspace: Workspace) -> None:
         )
 
 
-def _fetched(request: AdaptersRequest, release_id: str, workspace: Workspace) -> tuple[AdapterEntry, ...]:
-    base, entries = workspace.documents.fetched_adapters(request.model, request.run)
-    if base != release_id:
+def _fetched(request: AdaptersRequest, release_id: str, workspace: Workspace) -> FetchedAdapters:
+    fetched = workspace.documents.fetched_adapters(request.model, request.run)
+    if fetched.release != release_id:
         raise ConflictError(
             f"another release of {request.model} went live after its adapters were checked, so nothing was changed",
             found=release_id,
-            expected=base,
+            expected=fetched.release,
             remedy="Run it again, for that release.",
         )
-    return entries
+    return fetched
 
 
 def _before(rollout: AdapterRollout, request: AdaptersRequest) -> tuple[AdapterEntry, ...]:

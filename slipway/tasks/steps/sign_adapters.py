@@ -38,7 +38,8 @@ def _wanted(request: AdaptersRequest, workspace: Workspace) -> tuple[str, tuple[
         InputError: nothing is live.
     """
     if request.to != PREVIOUS:
-        return workspace.documents.fetched_adapters(request.model, request.run)
+        fetched = workspace.documents.fetched_adapters(request.model, request.run)
+        return fetched.release, fetched.adapters
     live = workspace.documents.channel(request.model).live
     if live is None:
         raise InputError(f"nothing of {request.model} is live", remedy=f"Run `slipway release {request.model}` first.")

@@ -397,6 +397,19 @@ def test_nothing_is_loaded_where_another_release_went_live_meanwhile(world):
         load_adapters.run(request, world.workspace)
 
 
+@pytest.mark.parametrize(
+    "later", [[named("terse", 8)], [named("polite", 5)]], ids=["other adapters", "other questions"]
+)
+def test_adapters_are_gated_as_the_spec_was_when_they_were_fetched(later, world):
+    fetched = AdaptersRequest(spec=spec(named("polite", 4)), run="edited")
+    world.fetch(fetched)
+
+    outcome = load_adapters.run(fetched.model_copy(update={"spec": spec(*later)}), world.workspace)
+
+    assert outcome.data["verdict"] == "passed"
+    assert world.answers("polite") == ["rank 4", "rank 4"]
+
+
 def test_each_release_has_adapters_of_its_own(world):
     world.run(spec(named("polite", 4)))
     released(world.workspace, 2, **BASE)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from slipway.tasks.adapters.store.object_store import ObjectStore
 from slipway.tasks.contracts.base import read_contract, read_contract_json
 from slipway.tasks.contracts.step_names import Step
-from slipway.tasks.contracts.stored.adapters import AdapterEntry, Adapters
+from slipway.tasks.contracts.stored.adapters import Adapters, FetchedAdapters
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.contracts.stored.release import Release, StepResult
@@ -38,11 +38,11 @@ class ReleaseDocuments:
         stored = self.store.read_with_etag(uri)
         return read_contract_json(Adapters, stored[0], uri) if stored else Adapters(release_id=release_id)
 
-    def fetched_adapters(self, model: str, run: str) -> tuple[str, tuple[AdapterEntry, ...]]:
-        """The release for which a run's fetch-adapters stored adapters, and these."""
+    def fetched_adapters(self, model: str, run: str) -> FetchedAdapters:
+        """What a run's fetch-adapters stored, and for which release."""
         uri = self.layout.adapters_result(model, run, "fetch-adapters")
         data = read_contract_json(StepResult, self.store.read_bytes(uri), uri).data
-        return str(data["release"]), tuple(read_contract(AdapterEntry, each, uri) for each in data["adapters"])
+        return read_contract(FetchedAdapters, data, uri)
 
     def result(self, release: Release, step: Step) -> StepResult:
         """The latest result of a step of this release, in this run or an earlier one."""

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from slipway.tasks.contracts.base import DNS_LABEL, PRINTABLE, Contract
 from slipway.tasks.contracts.kubernetes_text import ReleaseId, RunIdentity
+from slipway.tasks.contracts.spec.question import SmokeQuestion
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import Sha256
 
@@ -62,6 +63,15 @@ class AdapterEntry(Contract):
     def words(self) -> str:
         """How people read it."""
         return f"{self.name} {self.repo}{MARK}{self.commit[:KEY_DIGITS]}"
+
+
+class FetchedAdapters(Contract):
+    """What fetch-adapters found and stored. Later steps read it, since the spec's file may change before they run."""
+
+    release: ReleaseId = Field(description="the live release that the adapters were checked with")
+    adapters: tuple[AdapterEntry, ...]
+    questions: dict[str, tuple[SmokeQuestion, ...]] = Field(description="of each adapter, by its name")
+    size_bytes: int
 
 
 class AdapterSet(Contract):
