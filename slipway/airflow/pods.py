@@ -134,7 +134,7 @@ def _network_labels(kind: StepKind, spec: ReleaseSpec | None) -> dict[str, str] 
 
 def _claim(kind: StepKind, spec: ReleaseSpec | None) -> str | None:
     """The claim that the step reads the model from, where that is on a volume."""
-    return claim_of(spec.source.uri) if spec is not None and kind.hub_access else None
+    return claim_of(spec.source.uri) if spec is not None and kind.reads_source else None
 
 
 def _mounted(kind: StepKind, spec: ReleaseSpec | None) -> dict[str, str]:

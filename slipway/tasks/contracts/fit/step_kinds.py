@@ -127,7 +127,9 @@ class StepKind:
     cluster_access: bool = False
     """Calls the Kubernetes API."""
     hub_access: bool = False
-    """Reads the model where its source has it: with the spec's token, or on a volume."""
+    """Reads from the Hub with the spec's token."""
+    reads_source: bool = False
+    """Reads the model where its source has it, so its pod mounts the volume that may be."""
     asks_models: bool = False
     """Sends requests to models, with a key where the site wants one."""
     signs: bool = False
@@ -168,12 +170,17 @@ STEP_KINDS: Mapping[Step, StepKind] = MappingProxyType(
             service_account="slipway-planner",
             deadline_s=HOUR_S // 4,
             hub_access=True,
+            reads_source=True,
             documents=Documents(PlanRequest, Layout.plan),
             plans=True,
             timed=False,
         ),
         "download": StepKind(
-            service_account="slipway-downloader", deadline_s=12 * HOUR_S, shape="transfer", hub_access=True
+            service_account="slipway-downloader",
+            deadline_s=12 * HOUR_S,
+            shape="transfer",
+            hub_access=True,
+            reads_source=True,
         ),
         "quantize": StepKind(
             service_account="slipway-builder", deadline_s=24 * HOUR_S, shape="compute", on_gpus=_makes_weights
