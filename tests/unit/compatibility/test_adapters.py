@@ -174,10 +174,10 @@ def test_room_for_adapters_that_there_are_none_of_is_refused(planned):
 ROOM = {"max_loras": 2, "max_lora_rank": 12}
 
 
-def test_a_server_has_room_for_adapters_of_its_live_model(planned):
+def test_a_server_has_room_for_adapters_of_its_live_model_and_a_slot_for_the_next_version_of_one(planned):
     made = planned(options=ROOM).spec
 
-    assert vllm_arguments(made, {}) == {"enable_lora": True, "max_loras": 2, "max_cpu_loras": 4, "max_lora_rank": 16}
+    assert vllm_arguments(made, {}) == {"enable_lora": True, "max_loras": 3, "max_cpu_loras": 4, "max_lora_rank": 16}
     assert vllm_arguments(made, {"own": 64})["max_lora_rank"] == 64
 
 
@@ -188,7 +188,7 @@ def test_room_for_no_number_of_adapters_is_refused(planned):
 
 def test_room_for_adapters_of_a_live_model_counts_as_memory(planned):
     with refused(what="adapters 5.0, "):
-        planned(max_batch_size=4, options={"max_loras": 2, "max_lora_rank": 512})
+        planned(max_batch_size=4, options={"max_loras": 1, "max_lora_rank": 512})
 
 
 def test_plan_says_what_adapters_would_change_and_a_wrong_one_is_no_reason_to_refuse_the_release(hub, tmp_path):

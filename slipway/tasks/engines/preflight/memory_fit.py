@@ -88,10 +88,15 @@ def batched_tokens(spec: ReleaseSpec) -> int:
 
 
 def lora_slots(spec: ReleaseSpec) -> int:
-    """How many LoRA adapters are on a GPU at once: all, unless the spec says fewer or a batch cannot hold as many."""
+    """How many LoRA adapters are on a GPU at once: all, unless the spec says fewer or a batch cannot hold as many.
+
+    Where adapters are added to the live model, one slot more: vLLM lets a request of a further adapter wait while those
+    that run have all slots, so a busy server would never answer to the new version of a name (`scheduled_loras` in
+    vllm/v1/core/sched/scheduler.py at v0.27.1 and v0.32.0).
+    """
     limit, adapters = spec.engine.options.get("max_loras"), len(spec.engine.lora)
     if spec.engine.room_rank:
-        return min(spec.engine.max_batch_size, spec.engine.room)
+        return min(spec.engine.max_batch_size, spec.engine.room + 1)
     return min(adapters, spec.engine.max_batch_size, int(limit) if limit else adapters)
 
 
