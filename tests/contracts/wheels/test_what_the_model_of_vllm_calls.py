@@ -4,6 +4,7 @@ import ast
 
 import pytest
 
+from slipway.tasks.engines.huggingface.vllm import KEEPS_ADAPTERS_APART, version_of
 from tests.contracts.upstream_tables import parsed
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
@@ -97,3 +98,12 @@ def test_what_a_method_is_given_by_keyword_is_an_argument(package, name):
 @pytest.mark.parametrize("place", ATTRIBUTES, ids=lambda place: place[1])
 def test_what_is_read_is_there(package, place):
     assert set(ATTRIBUTES[place]) <= set(members(class_of(package, *place)))
+
+
+def test_versions_that_keep_adapters_apart_are_those_that_plan_lets_load_them_while_requests_run(package):
+    """vllm-project/vllm pull request 47725 remembers the slots; without it, two running requests swap adapters."""
+    version = package.parents[3].name.removeprefix("vllm-")
+    manager = class_of(package, "lora/model_manager.py", "LoRAModelManager")
+
+    keeps_apart = version_of(version) >= version_of(KEEPS_ADAPTERS_APART)
+    assert ("_last_slot_layout" in set(members(manager))) == keeps_apart

@@ -172,10 +172,13 @@ def test_room_for_adapters_that_there_are_none_of_is_refused(planned):
 
 
 ROOM = {"max_loras": 2, "max_lora_rank": 12}
+IMAGE = EKS["images"]["serving"]["vllm"].replace("26.07", "26.08")
+LATER = {"images": {**EKS["images"], "serving": {**EKS["images"]["serving"], "vllm": IMAGE}}}
+"""A site whose vLLM keeps adapters apart that are loaded while requests run."""
 
 
 def test_a_server_has_room_for_adapters_of_its_live_model_and_a_slot_for_the_next_version_of_one(planned):
-    made = planned(options=ROOM).spec
+    made = planned(site=LATER, options=ROOM).spec
 
     assert vllm_arguments(made, {}) == {"enable_lora": True, "max_loras": 3, "max_cpu_loras": 4, "max_lora_rank": 16}
     assert vllm_arguments(made, {"own": 64})["max_lora_rank"] == 64
@@ -188,7 +191,12 @@ def test_room_for_no_number_of_adapters_is_refused(planned):
 
 def test_room_for_adapters_of_a_live_model_counts_as_memory(planned):
     with refused(what="adapters 5.0, "):
-        planned(max_batch_size=4, options={"max_loras": 1, "max_lora_rank": 512})
+        planned(site=LATER, max_batch_size=4, options={"max_loras": 1, "max_lora_rank": 512})
+
+
+def test_room_is_refused_where_vllm_answers_with_another_adapter_while_one_is_loaded(planned):
+    with refused(what="vLLM 0.24.0", expected="vLLM 0.27.1 or later", remedy="Triton 26.08, or remove max_lora_rank"):
+        planned(options=ROOM)
 
 
 def test_plan_says_what_adapters_would_change_and_a_wrong_one_is_no_reason_to_refuse_the_release(hub, tmp_path):
@@ -198,7 +206,7 @@ def test_plan_says_what_adapters_would_change_and_a_wrong_one_is_no_reason_to_re
         engine = {**SPEC["engine"], "options": {**ROOM, **options}}
         spec = ReleaseSpec.model_validate({**SPEC, "engine": engine, "adapters": [named]})
         workspace = Workspace(
-            Site.model_validate(EKS),
+            Site.model_validate({**EKS, **LATER}),
             MemoryObjectStore(),
             ManualClock(),
             tmp_path,

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from slipway.tasks.contracts.engine.engine_kinds import NEWEST_VLLM
+from slipway.tasks.contracts.engine.engine_kinds import NEWEST_VLLM, ROOM
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.host_cache import GIB, HOST_CACHE, host_cache_bytes
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
@@ -67,6 +67,11 @@ LOSES_STATE = "0.25.1"
 """Last version of vLLM whose cache in host memory ends the engine of a hybrid at the first hit (vllm-project/vllm
 issues 41515, 42554 and 50454)."""
 
+KEEPS_ADAPTERS_APART = "0.27.1"
+"""First vLLM of an image that looks at the slots of adapters again when only these have changed (_last_slot_layout in
+vllm/lora/model_manager.py; vllm-project/vllm issue 47724 and pull request 47725, merged after 0.24.0). Before it, an
+adapter that is loaded while requests run may have them answered with another adapter's weights."""
+
 
 class VllmPlanner(CheckpointPlanner):
     """Plans checkpoints and adapters for vLLM."""
@@ -90,6 +95,7 @@ class VllmPlanner(CheckpointPlanner):
             config, stated = documents.get(CONFIG, {}), stated_quantization(documents)
             check_fused_layers(config, stated, version, source.name, beside)
             check_unpacked_layers(config, stated, documents.get(INDEX, {}).get("weight_map"), version, source.name)
+        _check_room(release)
         _check_state(release, source, documents)
         _check_sparse_attention(release, source, documents)
         _check_tied(release, source, documents)
@@ -138,6 +144,24 @@ def _check_vocabulary(spec: ReleaseSpec, documents: Documents) -> None:
             f"engine.tensor_parallel {tensor} does not divide the vocabulary of {spec.source.model}",
             found=f"{rows} rows, rounded up as vLLM does",
             remedy="Choose 1, 2, 4 or 8, or another number that divides them.",
+        )
+
+
+def _check_room(release: ResolvedRelease) -> None:
+    """Refuse room for adapters of the live model where loading one disturbs the requests of others.
+
+    Raises:
+        InputError: the version of vLLM.
+    """
+    version = release.runtime.runtime
+    if release.spec.engine.room_rank and version_of(version) < version_of(KEEPS_ADAPTERS_APART):
+        releases = (STATED_IMAGES["vllm", each] for each in release.spec.engine.traits.triton_releases)
+        later = [each.release for each in releases if version_of(each.runtime) >= version_of(KEEPS_ADAPTERS_APART)]
+        raise InputError(
+            f"engine.options.{ROOM} has vLLM load adapters while requests run, and vLLM {version} of "
+            f"{release.engine_image} may then answer these with another adapter's weights",
+            expected=f"vLLM {KEEPS_ADAPTERS_APART} or later",
+            remedy=f"Choose an image of Triton {', '.join(later)}, or remove {ROOM} and name adapters in engine.lora.",
         )
 
 
