@@ -237,3 +237,16 @@ def test_only_the_files_of_a_release_are_taken(volumes, folder):
     (folder / "pytorch_model.bin").write_bytes(b"x")
 
     assert {file.path for file in files_of_release(volumes.resolve(FOLDER, "")).files} == set(FILES)
+
+
+def test_a_folder_that_is_copied_in_part_is_refused_by_the_first_file_that_its_sums_name(volumes, folder):
+    more = sums_of({**FILES, "model-2.safetensors": b"", "tokenizer.model": b"", "original/params.json": b""})
+    (folder / "SHA256SUMS").write_bytes(more)
+
+    error = refused(volumes)
+
+    assert error.what == f"{FOLDER} lacks 2 files that its SHA256SUMS names"
+    assert error.found == "no 'model-2.safetensors'"
+    for path in ("model-2.safetensors", "tokenizer.model"):
+        (folder / path).write_bytes(b"")
+    assert volumes.resolve(FOLDER, "").files
