@@ -144,6 +144,15 @@ def test_a_link_that_leads_out_of_the_folder_is_refused_by_name(volumes, folder,
     assert "cp -L" in refusal.remedy
 
 
+def test_a_link_that_leads_back_to_itself_is_refused_by_name(volumes, folder):
+    (folder / "there").symlink_to("back")
+    (folder / "back").symlink_to("there")
+
+    assert refused(volumes).what in {
+        f"{FOLDER}/{name} is a link that leads back to itself" for name in ("there", "back")
+    }
+
+
 def test_a_file_that_becomes_a_link_after_plan_is_not_read(volumes, folder):
     (folder / "SHA256SUMS").write_bytes(sums_of({**FILES, "config.json": SECRET}))
     (folder / "config.json").write_bytes(SECRET)

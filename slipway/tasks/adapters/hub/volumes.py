@@ -6,6 +6,7 @@ version of a file the same time of modification, and shards of two models have t
 compared before and after each read.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -98,7 +99,7 @@ class _Folder:
             listed = list(islice(entries, MAX_FILES + 1))
         if len(listed) > MAX_FILES:
             raise too_many(self._uri)
-        names = sorted(_plain(entry.name, self._uri) for entry in listed if not entry.is_dir())
+        names = sorted(_plain(entry.name, self._uri) for entry in listed if not _is_folder(entry, self._uri))
         if not names:
             raise InputError(
                 f"{self._uri} holds no files",
@@ -179,6 +180,11 @@ def _check_complete(uri: str, sums: Iterable[str], found: Mapping[str, HubFile])
         )
 
 
+def _is_folder(entry: os.DirEntry[str], folder: str) -> bool:
+    with _told(f"{folder}/{os.fsencode(entry.name).decode(errors='replace')}"):
+        return entry.is_dir()
+
+
 def _plain(name: str, folder: str) -> str:
     try:
         name.encode()
@@ -250,4 +256,10 @@ def _told(uri: str) -> Iterator[None]:
             remedy="`chmod -R a+rX` on its folder; folders above it need x as well.",
         ) from error
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise InputError(
+                f"{uri} is a link that leads back to itself",
+                expected="a checkpoint's files",
+                remedy="Remove it, or copy the file there.",
+            ) from error
         raise UnavailableError(f"{uri} cannot be read", found=error.strerror, remedy="Check the volume.") from error
