@@ -274,6 +274,41 @@ def test_what_a_killed_run_removed_is_waited_for_by_the_next_run(world):
         world.run(ONE, run="next")
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("number", range(2), ids=["as the name goes", "as that is confirmed"])
+@pytest.mark.parametrize("to", ["spec", "previous"])
+def test_a_kill_at_any_change_of_a_removal_leaves_the_old_or_the_new_names_and_its_next_try_ends_it(
+    number, moment, to, world
+):
+    for asked in (ONE, TWO):
+        world.run(asked)
+    world.workspace.store.dies_at = (number, moment)
+    with pytest.raises(KilledError):
+        world.run(ONE, to, run="killed")
+    assert world.document.names in (("polite", "terse"), ("terse",))
+
+    world.workspace.connection.objects.pop(("Lease", "slipway-demo"), None)
+    world.run(ONE, to, run="killed")
+    with pytest.raises(InputError, match="this release has terse"):
+        world.answers("polite")
+    assert (world.document.leaving, world.document.listed, world.document.trial) == ((), ("terse",), None)
+
+
+def test_a_run_killed_before_it_ends_the_trial_of_a_lost_pod_tries_no_other(world):
+    def leave(pods):
+        pods.ready.pop(min(pods.ready))
+        pods.watching = lambda _: None
+
+    world.pods.watching = leave
+    world.workspace.store.dies_at = (1, "before")
+    with pytest.raises(KilledError):
+        world.run(spec(named("polite", 4)), run="again")
+
+    assert world.run(spec(named("polite", 4)), run="again").data["verdict"] == "failed"
+    assert (world.document.trial, world.document.current) == (None, ())
+    assert not [pod for pod in world.pods.ready.values() if pod.loaded]
+
+
 def test_what_left_and_came_back_is_answered_and_the_rest_is_still_waited_for(world):
     world.run(spec(named("polite", 4)))
     late = world.pods.ready[max(world.pods.ready)]
