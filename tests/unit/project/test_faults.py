@@ -23,6 +23,7 @@ FAULTS = {
     "kill -9 of revert",
     "kill -9 of drill",
     "kill -9 of load-adapters, or a pod that cannot reach the store meanwhile",
+    "a pod that starts, or its adapters container alone, while the store is away or lacks adapters",
     "kill -9 of retention",
     "retention while a release is on its way, waits or goes back",
     "a lease that a person edits, empties or gives to another run",
