@@ -20,7 +20,7 @@ from tests.support.paths import REPOSITORY
 
 VERSIONS = sorted(path.name for path in FOLDER.iterdir())
 WRITTEN_BY_PEOPLE = {"spec", "site"}
-OTHERS = {"AllReduce", "Prompt", "Result", "Candidate", "ObjectStoreSite", "Preview", "Retained", "AdapterEntry"}
+OTHERS = {"AllReduce", "Prompt", "Result", "Candidate", "ObjectStoreSite", "Preview", "Retained", "FetchedAdapters"}
 """A pod's termination message, what one process of a command tells another, lines of `slipway batch`'s own files, files in scratch, parts of a site and of a result: no version keeps them for another."""
 CASES = [(version, name) for version in VERSIONS for name in DOCUMENTS if (FOLDER / version / f"{name}.json").exists()]
 
