@@ -55,10 +55,11 @@ class AdapterFiles:
         What is on trial comes last, and is not brought where the pod `starts`: it may be what cannot be brought.
 
         An adapter that the store does not have is left out, and asked for again at the next look: a release that comes
-        back may find that retention has removed its adapters, which its model does not need.
+        back may find that retention has removed its adapters, which its model does not need. A pod that `starts` leaves
+        out any that is wrong, as after its key was rotated.
 
         Raises:
-            InputError: no accepted key signed an adapter for this release.
+            InputError: no accepted key signed an adapter for this release, or it is damaged.
             UnavailableError: the object store does not answer.
         """
         data = self._read()
@@ -73,10 +74,17 @@ class AdapterFiles:
         document = read_contract_json(Adapters, data, FILE) if data else Adapters(release_id=self.release.id)
         if not starts:  # what another process of this pod has brought and told is neither brought nor taken back again
             self._here |= set(self._told().values())
-        self._bring(entry.key for entry in document.current)
-        self._tell(document)
+        current = [entry.key for entry in document.current]
         if starts:
+            for key in current:
+                try:
+                    self._bring([key])
+                except InputError as error:
+                    log.warning("adapter %s is left out until it is right: %s", key[:KEY_DIGITS], error)
+            self._tell(document)
             return
+        self._bring(current)
+        self._tell(document)
         wanted = set(document.labels(self.pod).values())
         self._bring(wanted)
         self._tell(document)

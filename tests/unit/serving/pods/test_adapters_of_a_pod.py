@@ -178,6 +178,22 @@ def test_what_is_on_trial_and_cannot_be_brought_keeps_no_pod_from_starting_or_fo
     assert f"bad@{MARK}" not in pod.told["labels"]
 
 
+def test_a_damaged_adapter_keeps_no_pod_from_starting_with_the_others(pod):
+    polite, bad = pod.stored("polite", 4), pod.stored("bad", 8)
+    uri = f"{pod.workspace.layout.artifact('adapter', bad.key)}/adapter_model.safetensors"
+    right = pod.store.objects[uri]
+    pod.store.objects[uri] = (b"other bytes", None)
+    pod.write([bad, polite])
+    process = pod.process()
+
+    process.look(starts=True)
+    assert set(pod.told["labels"]) == {"polite", polite.version}
+
+    pod.store.objects[uri] = right
+    process.look()
+    assert set(pod.told["labels"]) == {"polite", polite.version, "bad", bad.version}
+
+
 def test_a_pod_starts_with_what_names_mean_and_takes_what_is_on_trial_afterwards(pod):
     polite, terse = pod.stored("polite", 4), pod.stored("terse", 8)
     pod.write([polite], trial=pod.trial(terse))
