@@ -20,7 +20,7 @@ def test_rendering_prints_objects_for_kubectl_and_no_secret(slipway, tmp_path, m
 
     code, printed = slipway("--site", str(file), "setup", "--render")
 
-    objects = [(item["kind"], item["metadata"]["name"]) for item in load_all_yaml(printed)]
+    objects = [(item["kind"], item["metadata"]["name"]) for item in load_all_yaml(str(printed))]
     assert code == 0
     assert objects == [
         ("ConfigMap", "slipway-site"),
