@@ -156,6 +156,16 @@ def test_sums_that_sha256sum_would_not_write_are_refused_by_their_line(line):
     assert caught.value.what.startswith(f"{FOLDER}/SHA256SUMS, line 4 ")
 
 
+def test_a_folder_that_is_copied_in_part_is_refused_by_the_first_file_that_its_sums_name():
+    _, folders = folders_of({**FILES, "SHA256SUMS": sums_of({**FILES, "tokenizer.model": b"", "sub/params.json": b""})})
+
+    with pytest.raises(InputError) as caught:
+        folders.resolve(FOLDER, "")
+
+    assert caught.value.what == f"{FOLDER} lacks 1 files that its SHA256SUMS names"
+    assert caught.value.found == "no 'tokenizer.model'"
+
+
 def test_sums_that_give_a_file_two_digests_are_refused():
     _, folders = folders_of({**FILES, "SHA256SUMS": sums_of(FILES) + b"a" * 64 + b"  config.json\n"})
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Collection, Iterable
 
 from typing_extensions import override
 
@@ -120,3 +121,18 @@ def sums_of(uri: str, data: bytes) -> dict[str, str]:
                 remedy="Write the file again with `sha256sum`.",
             )
     return sums
+
+
+def check_complete(uri: str, sums: Iterable[str], found: Collection[str]) -> None:
+    """Refuse a folder that a copy has not filled yet, or not as a whole.
+
+    Raises:
+        InputError: SHA256SUMS names a file of the folder's top that is not there.
+    """
+    if missing := sorted(path for path in sums if "/" not in path and path not in found):
+        raise InputError(
+            f"{uri} lacks {len(missing)} files that its {SUMS} names",
+            found=f"no {missing[0][:QUOTED]!r}",
+            expected="every file that it names",
+            remedy=f"Wait for the copy to end or copy them, or write {SUMS} again with `sha256sum`.",
+        )

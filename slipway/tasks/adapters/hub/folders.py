@@ -11,7 +11,16 @@ from typing import TypeVar
 
 from typing_extensions import override
 
-from slipway.tasks.adapters.hub.folder_files import MAX_FILES, QUOTED, SUMS, FolderBytes, check_size, sums_of, too_many
+from slipway.tasks.adapters.hub.folder_files import (
+    MAX_FILES,
+    QUOTED,
+    SUMS,
+    FolderBytes,
+    check_complete,
+    check_size,
+    sums_of,
+    too_many,
+)
 from slipway.tasks.adapters.hub.reading import ETAG, SHA256, ModelHub, ignore, in_memory, readable
 from slipway.tasks.adapters.store.object_store import (
     ByteSource,
@@ -49,6 +58,7 @@ class ObjectStoreFolders(ModelHub):
             )
         listed = self._listed(repo)
         sums = self._sums(repo, listed)
+        check_complete(repo, sums, listed)
         files = tuple(_file(f"{repo}/{path}", path, each, sums.get(path)) for path, each in sorted(listed.items()))
         seen = [[path, each.etag, each.size_bytes] for path, each in sorted(listed.items())]
         return Source(repo=repo, revision="", commit=sha256_of(seen), files=files)

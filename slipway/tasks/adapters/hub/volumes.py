@@ -9,7 +9,7 @@ compared before and after each read.
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,16 @@ from typing import TypeVar
 
 from typing_extensions import override
 
-from slipway.tasks.adapters.hub.folder_files import MAX_FILES, QUOTED, SUMS, FolderBytes, check_size, sums_of, too_many
+from slipway.tasks.adapters.hub.folder_files import (
+    MAX_FILES,
+    QUOTED,
+    SUMS,
+    FolderBytes,
+    check_complete,
+    check_size,
+    sums_of,
+    too_many,
+)
 from slipway.tasks.adapters.hub.reading import SHA256, STAT, ModelHub, ignore, in_memory, readable
 from slipway.tasks.adapters.store.object_store import ByteSource
 from slipway.tasks.adapters.store.transfer import Count
@@ -44,7 +53,7 @@ class VolumeFolders(ModelHub):
         with self._folder(repo) as folder:
             found = folder.files()
             sums = sums_of(f"{repo}/{SUMS}", folder.read(SUMS, found[SUMS])) if SUMS in found else {}
-        _check_complete(repo, sums, found)
+        check_complete(repo, sums, found)
         seen = [[path, file.digest, file.size_bytes] for path, file in sorted(found.items())]
         files = tuple(
             file.model_copy(update={"digest": f"{SHA256}:{sums[path]}"}) if path in sums else file
@@ -163,21 +172,6 @@ class _FileBytes(FolderBytes):
         found = os.fstat(self._descriptor)
         if found.st_size != self.size_bytes or self._stamp not in {None, _stamp(found)}:
             raise self.changed(f"{found.st_size} bytes, {STAT}:{_stamp(found)}")
-
-
-def _check_complete(uri: str, sums: Iterable[str], found: Mapping[str, HubFile]) -> None:
-    """Refuse a folder that a copy has not filled yet, or not as a whole.
-
-    Raises:
-        InputError: SHA256SUMS names a file of the folder's top that is not there.
-    """
-    if missing := sorted(path for path in sums if "/" not in path and path not in found):
-        raise InputError(
-            f"{uri} lacks {len(missing)} files that its {SUMS} names",
-            found=f"no {missing[0][:QUOTED]!r}",
-            expected="every file that it names",
-            remedy=f"Wait for the copy to end or copy them, or write {SUMS} again with `sha256sum`.",
-        )
 
 
 def _is_folder(entry: os.DirEntry[str], folder: str) -> bool:
