@@ -86,8 +86,8 @@ def test_the_laptops_s3_refuses_everything_else(account, method, path):
 
 
 def test_a_copy_needs_the_right_to_read_its_source():
-    copied = {"HTTP_X_AMZ_COPY_SOURCE": "models/prod/channels/demo.json"}
-    with pytest.raises(Refusal, match=r"s3:GetObject on resource: arn:aws:s3:::models/prod/channels/demo\.json"):
+    copied = {"HTTP_X_AMZ_COPY_SOURCE": "models/prod/datasets/demo.json"}
+    with pytest.raises(Refusal, match=r"s3:GetObject on resource: arn:aws:s3:::models/prod/datasets/demo\.json"):
         IDENTITIES.check(request("slipway-publisher", "PUT", "/models/prod/artifacts/publish/1/a", **copied), b"")
 
 

@@ -39,10 +39,10 @@ ACCOUNTS: dict[str, StoreAccess] = {
         # a plan records in an artifact's manifest that it relies on it
         writes=(RELEASES, DATASETS, "artifacts/*/manifest.json"),
     ),
-    # of a live model's adapters it reads the request, and which release is live
+    # of a live model's adapters these two read the request, and which release is live
     "slipway-downloader": StoreAccess(reads=(REQUESTS, CHANNELS, RELEASES, ARTIFACTS), writes=(RELEASES, ARTIFACTS)),
+    "slipway-publisher": StoreAccess(reads=(REQUESTS, CHANNELS, RELEASES, ARTIFACTS), writes=(RELEASES, ARTIFACTS)),
     "slipway-builder": StoreAccess(reads=(RELEASES, ARTIFACTS, DATASETS), writes=(RELEASES, ARTIFACTS)),
-    "slipway-publisher": StoreAccess(reads=(REQUESTS, RELEASES, ARTIFACTS), writes=(RELEASES, ARTIFACTS)),
     "slipway-measurer": StoreAccess(reads=(RELEASES, ARTIFACTS, DATASETS, CHANNELS), writes=(RELEASES,)),
     "slipway-deployer": StoreAccess(
         reads=(REQUESTS, RELEASES, ARTIFACTS, CHANNELS, NETWORK), writes=(RELEASES, CHANNELS, NETWORK)
