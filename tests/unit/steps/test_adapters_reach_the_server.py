@@ -19,38 +19,30 @@ from tests.fakes.documents.eks_site import eks
 from tests.fakes.hub import MemoryHub
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.store.object_store import MemoryObjectStore
-from tests.fixtures.adapters import ATTENTION, TINY, adapter_files
+from tests.fixtures.adapters import ATTENTION, SIZES, TINY, adapter_files
 from tests.support.paths import REPOSITORY
 from tests.support.yaml_documents import load_yaml
 
-SHAPE = {
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 8,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "vocab_size": 16,
-    "max_position_embeddings": 256,
-}
 LORA = [{"name": "polite", "repo": "org/polite"}, {"name": "terse", "repo": "org/terse"}]
 
 
-def tensors(*shape):
+def model():
     import numpy as np
     from safetensors.numpy import save
 
-    return save({"weight": np.ones(shape, dtype=np.float16)})
-
-
-def model(config):
-    return {"config.json": json.dumps(config).encode(), "tokenizer.json": b"{}", "model.safetensors": tensors(16, 8)}
+    sizes = {
+        f"model.layers.{number}.self_attn.{layer}.weight": SIZES[layer] for number in (0, 1) for layer in ATTENTION
+    }
+    weights = {name: np.ones((outputs, inputs), dtype=np.float16) for name, (inputs, outputs) in sizes.items()}
+    return {"config.json": json.dumps(TINY).encode(), "tokenizer.json": b"{}", "model.safetensors": save(weights)}
 
 
 @pytest.fixture
 def workspaces(tmp_path):
     """New workspaces, as each step's pod has one, over one Hub and object store."""
 
-    def over(config, **adapters):
-        models = {"slipway/demo-llama": {"v1": model(config)}}
+    def over(**adapters):
+        models = {"slipway/demo-llama": {"v1": model()}}
         hub = MemoryHub(models | {f"org/{name}": {"main": each} for name, each in adapters.items()})
         store, site = MemoryObjectStore(), Site.model_validate(eks())
 
@@ -85,7 +77,7 @@ def made(workspace, tmp_path, kind):
 
 def test_vllm_finds_every_adapter_where_the_engine_lies_and_has_room_for_it(workspaces, tmp_path):
     adapters = {"polite": adapter_files(8), "terse": adapter_files(20)}
-    engine, repository = made(workspaces(SHAPE, **adapters), tmp_path, "vllm")
+    engine, repository = made(workspaces(**adapters), tmp_path, "vllm")
 
     config = text_format.Parse((repository / "config.pbtxt").read_text(), ModelConfig())
     listed = json.loads(config.parameters["adapters"].string_value)
@@ -101,7 +93,7 @@ def test_vllm_finds_every_adapter_where_the_engine_lies_and_has_room_for_it(work
 
 def test_the_llm_api_finds_every_adapter_below_its_engine_and_serves_what_both_change(workspaces, tmp_path):
     adapters = {"polite": adapter_files(8), "terse": adapter_files(16, ATTENTION)}
-    engine, repository = made(workspaces(TINY, **adapters), tmp_path, "llmapi")
+    engine, repository = made(workspaces(**adapters), tmp_path, "llmapi")
 
     parameters = text_format.Parse((repository / "config.pbtxt").read_text(), ModelConfig()).parameters
     arguments = load_yaml((repository / "1" / "model.yaml").read_text())
