@@ -12,6 +12,7 @@ from slipway.tasks.contracts.stored.adapters import AdapterEntry, Adapters
 from slipway.tasks.contracts.stored.artifact import ADAPTER
 from slipway.tasks.contracts.stored.plan import Source, lora_folder
 from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.engines.checkpoint.files import CONFIG
 from slipway.tasks.engines.preflight.loras import ADAPTER_CONFIG, check_loras, rank_of, support_of
 from slipway.tasks.engines.preflight.sources import documents_of, files_of_adapter
 
@@ -27,8 +28,8 @@ class Added:
     source: Source
 
 
-def resolve_adapters(spec: ReleaseSpec, live: Release, hub: "Hub") -> tuple[Added, ...]:
-    """The spec's adapters for the live release, in order of name.
+def resolve_adapters(spec: ReleaseSpec, live: Release, hub: "Hub", architecture: str) -> tuple[Added, ...]:
+    """The spec's adapters for the live release, in order of name; `architecture` is the live model's.
 
     Raises:
         InputError: an adapter or the access to it is missing, the runtime cannot serve it, or the live release was
@@ -37,7 +38,7 @@ def resolve_adapters(spec: ReleaseSpec, live: Release, hub: "Hub") -> tuple[Adde
     """
     _check_room(spec, live)
     sources = {each.name: files_of_adapter(hub.resolve(each.repo, each.revision)) for each in spec.adapters}
-    documents = {
+    documents = {CONFIG: {"architectures": [architecture]}} | {
         f"{lora_folder(name)}/{path}": document
         for name, source in sources.items()
         for path, document in documents_of(source, (ADAPTER_CONFIG,), hub).items()

@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from typing import Any
 
 from slipway.tasks.adapters.store.artifacts import Incoming
 from slipway.tasks.adapters.workspace import Outcome, Workspace
@@ -38,8 +39,9 @@ def run(request: AdaptersRequest, workspace: Workspace) -> Outcome:
             remedy=f"Release the model first: `slipway release {request.model}`.",
         )
     live = workspace.documents.release(entry.release_uri)
-    added = resolve_adapters(request.spec, live, workspace.hub)
-    base = _base(live, workspace) if added else Base({}, (), None)
+    described = _described(live, workspace) if request.spec.adapters and live.spec.engine.room_rank else {}
+    added = resolve_adapters(request.spec, live, workspace.hub, described.get("architecture", ""))
+    base = _base(described["base"]) if added else Base({}, (), None)
     for each in added:
         _store(each, live, base, workspace)
     wanted = tuple(each.entry for each in added)
@@ -93,11 +95,15 @@ def _downloaded(source: Source, workspace: Workspace) -> str:
     return key
 
 
-def _base(live: Release, workspace: Workspace) -> Base:
-    """What build recorded of the live release's own weights for this."""
+def _described(live: Release, workspace: Workspace) -> dict[str, Any]:
+    """What build recorded of the live release's engine."""
     path = f"{live.spec.name}/{MODEL_VERSION}/{ENGINE_FOLDER}/{ENGINE_DESCRIPTION}"
     folder = workspace.folder("engine")
     workspace.artifacts.fetch("publish", live.plan.stages["publish"].key, folder, only=path)
-    recorded = json.loads((folder / path).read_text(encoding="utf-8"))["base"]
+    recorded: dict[str, Any] = json.loads((folder / path).read_text(encoding="utf-8"))
+    return recorded
+
+
+def _base(recorded: dict[str, Any]) -> Base:
     shapes = {name: tuple(shape) for name, shape in recorded["shapes"].items()}
     return Base(shapes, recorded["modules"], recorded["hidden"])

@@ -20,12 +20,13 @@ from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.contracts.stored.plan import Plan, PlanRequest
 from slipway.tasks.contracts.stored.release import Release, UnchangedRun
 from slipway.tasks.engines.checkpoint.calibration_texts import texts_for
+from slipway.tasks.engines.preflight.lora_base import architecture_of
 from slipway.tasks.planning.adding import changes, resolve_adapters
 from slipway.tasks.planning.checking import check
 from slipway.tasks.planning.keying import KEY_DIGITS, key, with_stored
 from slipway.tasks.planning.past import Past
 from slipway.tasks.planning.previewing import preview
-from slipway.tasks.planning.resolving import resolve
+from slipway.tasks.planning.resolving import Resolution, resolve
 from slipway.tasks.rollout.act.served import Served
 
 log = logging.getLogger(__name__)
@@ -84,23 +85,24 @@ def _planned(
     resolution = resolve(place(spec, workspace.site), workspace.hub)
     findings = check(resolution, served)
     keyed = key(request, resolution, findings, served, workspace.templates)
-    adapters = _adapters(keyed, spec, served, workspace)
+    adapters = _adapters(keyed, resolution, served, workspace)
     plan = settle(keyed, spec, workspace)
     seen = preview(plan, resolution.release, served, Past(workspace.documents, workspace.artifacts))
     return seen.model_copy(update={"adapters": adapters})
 
 
-def _adapters(plan: Plan, spec: ReleaseSpec, served: Served, workspace: Workspace) -> tuple[str, ...]:
+def _adapters(plan: Plan, resolution: Resolution, served: Served, workspace: Workspace) -> tuple[str, ...]:
     """What the spec's adapters would change at the release, once it is live; or why it could not take them.
 
     They are no part of the release, and no reason to refuse it.
     """
+    spec = resolution.spec
     if not spec.engine.room_rank:
         return ()
     planned = Release(id=plan.release_id, spec=spec, plan=plan, created_at=workspace.clock.now())
     base = served.live if served.live and served.live_id == plan.release_id else planned
     try:
-        added = resolve_adapters(spec, base, workspace.hub)
+        added = resolve_adapters(spec, base, workspace.hub, architecture_of(resolution.documents))
     except InputError as error:
         return (f"! {error}",)
     document = workspace.documents.adapters(spec.name, base.id)

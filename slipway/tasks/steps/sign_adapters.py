@@ -4,7 +4,7 @@ from slipway.tasks.adapters.workspace import Outcome, Workspace
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.signing import KEY_VARIABLE
 from slipway.tasks.contracts.stored.adapters import AdapterEntry, AdaptersRequest
-from slipway.tasks.contracts.stored.artifact import ADAPTER
+from slipway.tasks.contracts.stored.artifact import ADAPTER, Manifest
 from slipway.tasks.contracts.stored.release import PREVIOUS
 
 
@@ -14,21 +14,27 @@ def run(request: AdaptersRequest, workspace: Workspace) -> Outcome:
     Raises:
         InputError: this process has no key, serving pods would refuse it, or an adapter is missing.
     """
+    release_id, entries = _wanted(request, workspace)
+    for entry in entries:
+        manifest = workspace.artifacts.find(ADAPTER, entry.key)
+        if manifest is None:
+            raise InputError(f"adapter {entry.words} is not stored", remedy="Run `slipway adapters` again.")
+        _sign(release_id, manifest, workspace)
+    return Outcome(f"{len(entries)} adapters are signed for {release_id}", {"release_id": release_id})
+
+
+def _sign(release_id: str, manifest: Manifest, workspace: Workspace) -> None:
+    """Sign an adapter, unless an accepted key did; a site that only verifies has those that were imported with it."""
     signatures, signer = workspace.signatures, workspace.signer
+    if signatures is not None and signatures.is_signed(release_id, manifest):
+        return
     if signatures is None or signer is None:
         raise InputError(
             f"site {workspace.site.name} accepts signatures, and this process has no key to sign with",
             found=f"neither signing.kms_key nor {KEY_VARIABLE}",
             remedy="Name signing.key_secret or signing.kms_key in the site file.",
         )
-    release_id, entries = _wanted(request, workspace)
-    for entry in entries:
-        manifest = workspace.artifacts.find(ADAPTER, entry.key)
-        if manifest is None:
-            raise InputError(f"adapter {entry.words} is not stored", remedy="Run `slipway adapters` again.")
-        if not signatures.is_signed(release_id, manifest):
-            signatures.sign(release_id, manifest, None, signer)
-    return Outcome(f"{len(entries)} adapters are signed for {release_id}", {"release_id": release_id})
+    signatures.sign(release_id, manifest, None, signer)
 
 
 def _wanted(request: AdaptersRequest, workspace: Workspace) -> tuple[str, tuple[AdapterEntry, ...]]:

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -67,6 +68,15 @@ def make_repository(engine, tmp_path_factory):
     return make
 
 
+def without_end(engine):
+    """Let the model's own configuration and its tokenizer name no token that ends an answer."""
+    config, tokenizer = engine / "generation_config.json", engine / "openvino_tokenizer.xml"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "eos_token_id": NO_TOKEN}))
+    named, count = re.subn(r'<eos_token_id value="\d+"', f'<eos_token_id value="{NO_TOKEN}"', tokenizer.read_text())
+    assert count == 1
+    tokenizer.write_text(named)
+
+
 @pytest.fixture(scope="session")
 def make_long_repository(make_repository, engine):
     """A model that never ends an answer by itself, far beyond the positions it was trained on."""
@@ -78,8 +88,7 @@ def make_long_repository(make_repository, engine):
         repository = make_repository(
             max_batch_size=max_batch_size, max_sequence_tokens=tokens, scheduler={**values["scheduler"], **blocks}
         )
-        config = repository / "demo" / "1" / "engine" / "generation_config.json"
-        config.write_text(json.dumps({**json.loads(config.read_text()), "eos_token_id": NO_TOKEN}))
+        without_end(repository / "demo" / "1" / "engine")
         return repository
 
     return make

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from slipway.tasks.contracts.site.signing import Signing
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.adapters import AdaptersRequest
 from slipway.tasks.contracts.stored.release import StepResult
+from slipway.tasks.rollout.act import drill
 from slipway.tasks.rollout.act.reconciler import RolloutReconciler
 from slipway.tasks.serving.pod.adapter_files import LOOK_S
 from slipway.tasks.steps import fetch_adapters, load_adapters, plan, sign_adapters
@@ -98,7 +100,11 @@ class World:
         self.live = released(self.workspace, 1, **BASE)
         engine = folder / "engine" / "demo" / "1" / "engine"
         engine.mkdir(parents=True)
-        (engine / "engine.json").write_text(json.dumps({"base": {"shapes": SHAPES, "modules": MODULES, "hidden": 16}}))
+        (engine / "engine.json").write_text(
+            json.dumps(
+                {"architecture": "LlamaForCausalLM", "base": {"shapes": SHAPES, "modules": MODULES, "hidden": 16}}
+            )
+        )
         publish = self.live.plan.stages["publish"].key
         self.workspace.artifacts.store(
             "publish", publish, folder / "engine", inputs={}, producer={}, metrics={}, seconds=1.0
@@ -472,7 +478,9 @@ def test_an_adapter_of_another_model_is_refused_by_its_matrices(world, hub):
     folder = world.workspace.scratch / "other"
     (folder / "demo" / "1" / "engine").mkdir(parents=True)
     (folder / "demo" / "1" / "engine" / "engine.json").write_text(
-        json.dumps({"base": {"shapes": shaped, "modules": list(shaped), "hidden": 16}})
+        json.dumps(
+            {"architecture": "LlamaForCausalLM", "base": {"shapes": shaped, "modules": list(shaped), "hidden": 16}}
+        )
     )
     world.workspace.artifacts.store(
         "publish", world.live.plan.stages["publish"].key, folder, inputs={}, producer={}, metrics={}, seconds=1.0
@@ -529,6 +537,31 @@ def test_at_a_site_that_verifies_pods_load_what_was_signed_for_their_release_alo
     load_adapters.run(request, world.workspace)
 
     assert pod.answer("polite") == "rank 4"
+    assert sign_adapters.run(request, world.workspace)  # a site without the key, to which signed ones were brought
+
+
+def test_a_run_that_changes_nothing_tells_of_pods_that_started_without_an_adapter(world):
+    world.run(spec(named("polite", 4)))
+    (key,) = world.document.needed - {""}
+    uri = f"{world.workspace.layout.artifact('adapter', key)}/adapter_model.safetensors"
+    world.workspace.store.objects[uri] = (b"damaged", None)
+    for name, pod in list(world.pods.ready.items()):
+        shutil.rmtree(pod.folder)
+        world.pods.start(name)
+
+    with pytest.raises(UnavailableError, match="this release has no adapters"):
+        world.run(spec(named("polite", 4)), run="again")
+
+
+def test_no_drill_takes_adapters_from_clients(world):
+    def at(release):
+        return SimpleNamespace(release=release, model="demo", workspace=world.workspace)
+
+    world.run(spec(named("polite", 4)))
+    previous = released(world.workspace, 2, **BASE)
+
+    assert list(drill.lost_adapters(at(world.live), at(previous))) == ["no adapter polite"]
+    assert list(drill.lost_adapters(at(previous), at(world.live))) == []
 
 
 def test_a_roll_back_after_the_signing_key_changed_signs_the_adapters_before(world):

@@ -71,6 +71,8 @@ class AdapterRollout:
             document, pods = self.document.read(), self._pods()
             move = next_move(document, change.adapters, self.live.run)
             if move is None:
+                if document.current:  # a pod may have started without what was wrong or gone
+                    self._await_everywhere([entry.version for entry in document.current])
                 return True
             log.info("adapters of %s: %s", self.live.release.id, move)
             if not self._make(move, document, change, pods):

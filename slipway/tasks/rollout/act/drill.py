@@ -275,7 +275,7 @@ def check_can_flip(live: RolloutReconciler, previous: RolloutReconciler) -> None
             expected=ways[0],
             remedy="The next release ends this: from then on both have the same one.",
         )
-    if lost := list(_lost(spec, previous.release.spec)):
+    if lost := [*_lost(spec, previous.release.spec), *lost_adapters(live, previous)]:
         raise InputError(
             f"{previous.release.id} cannot answer all that clients may ask {live.release.id}: a drill would fail them",
             found=", ".join(lost),
@@ -286,12 +286,20 @@ def check_can_flip(live: RolloutReconciler, previous: RolloutReconciler) -> None
 
 def _lost(live: ReleaseSpec, previous: ReleaseSpec) -> Iterator[str]:
     """What clients of the live release would miss while the previous one serves."""
-    adapters = {each.name for each in live.engine.lora} - {each.name for each in previous.engine.lora}
-    if adapters:
-        yield f"no adapter {', '.join(sorted(adapters))}"
     for limit in ("max_input_tokens", "max_sequence_tokens"):
         if getattr(previous.engine, limit) < getattr(live.engine, limit):
             yield f"{limit} {getattr(previous.engine, limit)} instead of {getattr(live.engine, limit)}"
     fixed = live.serving.autoscale is None and previous.serving.autoscale is None
     if fixed and previous.serving.replicas.min < live.serving.replicas.min:
         yield f"{previous.serving.replicas.min} replicas instead of {live.serving.replicas.min}"
+
+
+def lost_adapters(live: RolloutReconciler, previous: RolloutReconciler) -> Iterator[str]:
+    """Adapters that clients would miss: those of the engine, and those that were added while the release was live."""
+    names = [
+        {lora.name for lora in each.release.spec.engine.lora}
+        | {*each.workspace.documents.adapters(each.model, each.release.id).names}
+        for each in (live, previous)
+    ]
+    if lost := sorted(names[0] - names[1]):
+        yield f"no adapter {', '.join(lost)}"

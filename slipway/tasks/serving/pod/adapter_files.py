@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from slipway.tasks.adapters.store.object_store import DeniedError
 from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.base import canonical_json, read_contract_json
-from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.errors import DigestMismatchError, InputError
 from slipway.tasks.contracts.spec_fields import MAX_REQUEST_S
 from slipway.tasks.contracts.stored.adapters import KEY_DIGITS, Adapters
 from slipway.tasks.contracts.stored.artifact import ADAPTER, Manifest
@@ -26,6 +26,8 @@ FILE = "adapters.json"
 LOOK_S = 2.0
 """Within this time a change of the document is seen, where the store answers."""
 
+AGAIN_S = 60.0
+"""How long an adapter whose bytes were wrong is not fetched again: it is fetched whole before that is known."""
 KEPT_S = MAX_REQUEST_S
 """How long a folder stays that nobody needs any more: a request that began with an adapter keeps it, and vLLM reads the
 folder again where others took its place meanwhile."""
@@ -46,6 +48,8 @@ class AdapterFiles:
     """Keys of the adapters that this process has brought."""
     _missing: set[str] = field(default_factory=set)
     _needed: frozenset[str] = frozenset()
+    _again_at: dict[str, float] = field(default_factory=dict)
+    """When one whose bytes were wrong is asked for again."""
     _unneeded: dict[str, float] = field(default_factory=dict)
     """Since when a folder is not needed, by its name."""
 
@@ -74,21 +78,19 @@ class AdapterFiles:
         document = read_contract_json(Adapters, data, FILE) if data else Adapters(release_id=self.release.id)
         if not starts:  # what another process of this pod has brought and told is neither brought nor taken back again
             self._here |= set(self._told().values())
-        current = [entry.key for entry in document.current]
-        if starts:
-            for key in current:
-                try:
-                    self._bring([key])
-                except InputError as error:
-                    log.warning("adapter %s is left out until it is right: %s", key[:KEY_DIGITS], error)
-            self._tell(document)
-            return
-        self._bring(current)
+        current = {entry.key for entry in document.current}
+        problems = self._bring(current)
         self._tell(document)
+        if starts:
+            for error in problems:
+                log.warning("an adapter is left out until it is right: %s", error)
+            return
         wanted = set(document.labels(self.pod).values())
-        self._bring(wanted)
+        problems += self._bring(wanted - current)
         self._tell(document)
         self._needed = document.needed
+        if problems:
+            raise problems[0]
         if wanted <= self._here:
             self._seen = data
             log.info("adapters: %s", ", ".join(entry.words for entry in document.current) or "none")
@@ -117,15 +119,28 @@ class AdapterFiles:
                 raise
             return None
 
-    def _bring(self, keys: Iterable[str]) -> None:
+    def _bring(self, keys: Iterable[str]) -> list[InputError]:
+        """Bring adapters; what is wrong with those that are left out."""
+        problems = []
         for key in sorted(set(keys) - self._here):
-            if self._is_stored(key):
-                self.workspace.artifacts.fetch(ADAPTER, key, self.folder / key, check=self._check)
-                self._here.add(key)
-                self._missing.discard(key)
-            elif key not in self._missing:
-                log.warning("adapter %s is not in the store, and is left out until it is", key[:KEY_DIGITS])
-                self._missing.add(key)
+            try:
+                self._bring_one(key)
+            except InputError as error:
+                problems.append(error)
+                if isinstance(error, DigestMismatchError):
+                    self._again_at[key] = self.workspace.clock.monotonic() + AGAIN_S
+        return problems
+
+    def _bring_one(self, key: str) -> None:
+        if self.workspace.clock.monotonic() < self._again_at.get(key, 0.0):
+            return
+        if self._is_stored(key):
+            self.workspace.artifacts.fetch(ADAPTER, key, self.folder / key, check=self._check)
+            self._here.add(key)
+            self._missing.discard(key)
+        elif key not in self._missing:
+            log.warning("adapter %s is not in the store, and is left out until it is", key[:KEY_DIGITS])
+            self._missing.add(key)
 
     def _is_stored(self, key: str) -> bool:
         try:

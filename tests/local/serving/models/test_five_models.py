@@ -9,7 +9,7 @@ import pytest
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.adapters.triton.triton import TritonClient
 from tests.local.serving.models.test_continuous_batching import QUESTIONS
-from tests.local.serving.served_engine import NO_TOKEN
+from tests.local.serving.served_engine import without_end
 from tests.local.serving.triton_server import LOOPBACK, GrpcStream, RunningAnswer, together
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
@@ -163,8 +163,7 @@ def two_slots(start_server, make_topology):
     """A server whose answers never end by themselves, far beyond what the model was trained on."""
     blocks = {"num_kv_blocks": 512 * 2, "max_num_seqs": 2}
     repository = make_topology(max_batch_size=2, max_sequence_tokens=16_000, scheduler=blocks)
-    config = repository / "demo" / "1" / "engine" / "generation_config.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), "eos_token_id": NO_TOKEN}))
+    without_end(repository / "demo" / "1" / "engine")
     server = start_server(repository)
     yield server
     server.end()

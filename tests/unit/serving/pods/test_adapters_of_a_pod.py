@@ -10,7 +10,7 @@ from slipway.tasks.adapters.store.object_store import DeniedError
 from slipway.tasks.contracts.base import sha256_of
 from slipway.tasks.contracts.errors import DigestMismatchError
 from slipway.tasks.contracts.stored.adapters import AdapterEntry, Adapters, AdapterSet, Trial
-from slipway.tasks.serving.pod.adapter_files import FILE, KEPT_S, AdapterFiles, follow
+from slipway.tasks.serving.pod.adapter_files import AGAIN_S, FILE, KEPT_S, AdapterFiles, follow
 from tests.fakes.clock import ManualClock
 from tests.fakes.documents.rollouts import released
 from tests.fakes.kube.cluster import KilledError, in_memory
@@ -178,20 +178,27 @@ def test_what_is_on_trial_and_cannot_be_brought_keeps_no_pod_from_starting_or_fo
     assert f"bad@{MARK}" not in pod.told["labels"]
 
 
-def test_a_damaged_adapter_keeps_no_pod_from_starting_with_the_others(pod):
-    polite, bad = pod.stored("polite", 4), pod.stored("bad", 8)
+def test_a_damaged_adapter_keeps_no_pod_from_starting_nor_from_following_the_rest(pod):
+    polite, bad, terse = pod.stored("polite", 4), pod.stored("bad", 8), pod.stored("terse", 8)
     uri = f"{pod.workspace.layout.artifact('adapter', bad.key)}/adapter_model.safetensors"
     right = pod.store.objects[uri]
     pod.store.objects[uri] = (b"other bytes", None)
-    pod.write([bad, polite])
-    process = pod.process()
+    pod.write([bad, polite], trial=pod.trial(terse))
 
-    process.look(starts=True)
+    pod.process().look(starts=True)
     assert set(pod.told["labels"]) == {"polite", polite.version}
+
+    process = pod.process()
+    with pytest.raises(DigestMismatchError):
+        process.look()
+    assert set(pod.told["labels"]) == {"polite", polite.version, f"terse@{MARK}"}
 
     pod.store.objects[uri] = right
     process.look()
-    assert set(pod.told["labels"]) == {"polite", polite.version, "bad", bad.version}
+    assert "bad" not in pod.told["labels"]  # it is fetched whole each time
+    pod.workspace.clock.sleep(AGAIN_S)
+    process.look()
+    assert {"bad", bad.version} < set(pod.told["labels"])
 
 
 def test_a_pod_starts_with_what_names_mean_and_takes_what_is_on_trial_afterwards(pod):
