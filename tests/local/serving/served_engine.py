@@ -71,7 +71,9 @@ def make_repository(engine, tmp_path_factory):
 def without_end(engine):
     """Let the model's own configuration and its tokenizer name no token that ends an answer."""
     config, tokenizer = engine / "generation_config.json", engine / "openvino_tokenizer.xml"
+    settings = engine / "tokenizer_config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "eos_token_id": NO_TOKEN}))
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "eos_token": "no token"}))
     named, count = re.subn(r'<eos_token_id value="\d+"', f'<eos_token_id value="{NO_TOKEN}"', tokenizer.read_text())
     assert count == 1
     tokenizer.write_text(named)
