@@ -15,7 +15,7 @@ from slipway.tasks.contracts.base import UserDocument
 from slipway.tasks.contracts.kubernetes_text import ObjectName
 
 KEY_VARIABLE = "SLIPWAY_SIGNING_KEY"
-"""Environment variable with the private key, in the pod of publish alone."""
+"""Environment variable with the private key, in the pods of publish and sign-adapters alone."""
 SECRET_KEY = "private.pem"  # noqa: S105 - a name
 MAX_PUBLIC_KEYS = 10
 
