@@ -192,7 +192,7 @@ def _plain(name: str, folder: str) -> str:
 
 
 def _path(descriptor: int) -> Path:
-    """Where what is open really is."""
+    """Return the real path of what is open."""
     return Path("/proc/self/fd", str(descriptor)).readlink()
 
 

@@ -245,7 +245,7 @@ class Cluster:
         return [pod["metadata"]["name"] for pod in self.find("Pod", labels) if pod_state.is_ready(pod)]
 
     def pod_addresses(self, labels: dict[str, str], ports: dict[str, int]) -> dict[str, ServiceAddress]:
-        """Where the pods with these labels that are ready and not being deleted answer, by name."""
+        """Return the addresses, by name, of the pods with these labels that are ready and not being deleted."""
         ready = [pod for pod in self.find("Pod", labels) if pod_state.is_ready(pod)]
         return {pod["metadata"]["name"]: ServiceAddress(pod["status"]["podIP"], ports, self._api_key) for pod in ready}
 

@@ -41,7 +41,7 @@ class Base(NamedTuple):
     """What adapters are compared with: the weights of the model that they change."""
 
     shapes: Mapping[str, Shape]
-    """Of weights with a number in each element, by name."""
+    """Shapes by name of the weights that have one number in each element."""
     modules: Collection[str]
     """Names of modules with weights in any format, without experts."""
     hidden: int | None

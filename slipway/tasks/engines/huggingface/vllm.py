@@ -312,7 +312,7 @@ class VllmMaker(CheckpointMaker):
 
     @override
     def quantize(self, checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Texts) -> dict[str, Any]:
-        """As the base; a checkpoint in one file has no index, of which plan would have read its tensors' names."""
+        """Check what plan could not, as a checkpoint in one file has no index, and do what the base does."""
         if not spec.changes_weights and (checkpoint / WHOLE).is_file():
             config, what = read_config(checkpoint), "the checkpoint"
             names = shapes_in(checkpoint / WHOLE, what)

@@ -28,7 +28,7 @@ from slipway.tasks.engines.upstream.tables import table_of
 
 AS_REGEX = "re:"
 FOLDERS = {"qkv_proj": "self_attn", "gate_up_proj": "mlp"}
-"""Where models have the layers that patterns name."""
+"""The modules in which models have the layers that patterns name."""
 SIMPLE = re.compile(r"(?:\.\*)?(?:[\w-]|\\?\.)+(?:\.\*|\$)?")
 """What quantizers write: a literal, maybe with anything before or after it. Others, which a stranger may have made slow
 to match, are taken to match nothing, and their checkpoints are not judged."""
@@ -168,7 +168,7 @@ def _check(rule: Rule, whole: str, parts: Sequence[str], what: str) -> None:
 
 
 def _folders(whole: str, parts: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Where the parts may be: beside each name that is one of them, and where a pattern finds them."""
+    """Return the places of the parts: beside each name that is one of them, and where a pattern finds them."""
     endings = tuple(f".{part}" for part in parts)
     plain = (name for name in names if name.endswith(endings) and not name.startswith((AS_REGEX, "*")))
     usual = {f"model.layers.{ANY_LAYER}.{FOLDERS[whole]}"} if whole in FOLDERS else set()

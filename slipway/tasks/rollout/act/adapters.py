@@ -28,7 +28,7 @@ SETTLE_S = 5.0
 """Longer than a pod takes to see a change (adapter_files.LOOK_S): one that becomes ready later has seen it."""
 LOOK_S = 1.0
 LOAD_S = 300.0
-"""For a pod to bring adapters from the store and load them, some hundred MB at most."""
+"""The longest that a pod may take to bring adapters from the store, some hundred MB at most, and to load them."""
 MARK_BYTES = 8
 
 log = logging.getLogger(__name__)

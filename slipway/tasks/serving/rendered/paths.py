@@ -5,7 +5,7 @@ REPOSITORY_ROOT = "/models/repository"
 paths only (triton-inference-server/tensorrtllm_backend#181)."""
 
 ADAPTERS_ROOT = "/models/adapters"
-"""Where a pod has the adapters that are added to its live release."""
+"""The folder in which a pod has the adapters that are added to its live release."""
 
 MODEL_VERSION = "1"
 """The one version of each Triton model."""
