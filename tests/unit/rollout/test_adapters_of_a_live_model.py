@@ -12,6 +12,7 @@ from slipway.tasks.contracts.site.signing import Signing
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.adapters import AdaptersRequest
 from slipway.tasks.contracts.stored.release import StepResult
+from slipway.tasks.planning.adding import resolve_adapters
 from slipway.tasks.rollout.act import drill
 from slipway.tasks.rollout.act.reconciler import RolloutReconciler
 from slipway.tasks.serving.pod.adapter_files import LOOK_S
@@ -487,6 +488,16 @@ def test_an_adapter_of_another_model_is_refused_by_its_matrices(world, hub):
     )
     with pytest.raises(InputError, match="the model's weight is"):
         world.run(spec(named("polite", 4)))
+
+
+def test_an_adapter_of_all_experts_at_once_is_judged_by_the_live_models_architecture(world, hub):
+    hub.models["org/polite"]["main"] = adapter_files(4, target_parameters=["mlp.experts.gate_up_proj"])
+
+    with pytest.raises(InputError, match="does not apply in LlamaForCausalLM"):
+        world.run(spec(named("polite", 4)))
+    (added,) = resolve_adapters(spec(named("polite", 4)), world.live, hub, "GptOssForCausalLM")
+
+    assert added.entry.name == "polite"
 
 
 def test_an_adapter_of_layers_that_the_live_model_does_not_have_is_refused(world, hub):
