@@ -24,7 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="folder of the stack's files")
     parser.add_argument("--canary", action="store_true", help="add a chapter: a canary that fails under real traffic")
-    parser.add_argument("--recording", type=Path, help="write what the third chapter prints to this file, as SVG")
+    parser.add_argument("--recording", type=Path, help="write what the fourth chapter prints to this file, as SVG")
     parser.add_argument("--began", type=float, default=time.time(), help="when the command began: seconds since 1970")
     arguments = parser.parse_args()
     os.umask(PRIVATE_UMASK)

@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -29,7 +30,7 @@ def tell(stack: Stack, console: Console, specs: Path | None, timeline: Timeline,
         console: prints the story.
         specs: where Airflow reads specs if the chapter with a canary is told too.
         timeline: gets the times of every run.
-        recording: the file for the third chapter as it was printed, as SVG.
+        recording: the file for the fourth chapter as it was printed, as SVG.
 
     Raises:
         DemoError: a release did not do what it should.
@@ -40,14 +41,15 @@ def tell(stack: Stack, console: Console, specs: Path | None, timeline: Timeline,
         demo = Demo(stack, console, settings, airflow, _spec(SPEC), pods, timeline)
         demo.release_a_good_model()
         demo.release_the_same_weights()
-        console.record = recording is not None
-        refused = demo.refuse_a_damaged_model()
+        with ExitStack() as clients:
+            traffic, rolled_back = demo.roll_back_to_the_previous_release(clients)
+            console.record = recording is not None
+            refused = demo.refuse_a_damaged_model(clients, traffic, rolled_back)
         demo.show_evidence(refused)
         if recording:
             # without the fonts that rich would load from elsewhere
             recording.write_text(FONTS.sub("", console.export_svg(title="make demo")))
             console.record = False
-        demo.roll_back_to_the_previous_release()
         if specs:
             fifth = CanaryDemo(stack, console, settings, airflow, _spec(canary.SPEC), pods, timeline, specs)
             fifth.roll_back_a_canary()

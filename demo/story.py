@@ -1,8 +1,9 @@
 """The demo's releases, in order.
 
-A good model goes live. A commit that changes only the README starts no step but plan. A damaged model is
-refused. A better model goes live and is rolled back, which ends its pods. Meanwhile clients keep sending requests to
-the live model, over new and over kept connections, and no request fails. Any other result fails the demo.
+A good model goes live. A commit that changes only the README starts no step but plan. A better model goes live and is
+rolled back. A damaged model is refused, and the pods of the one that was rolled back end. Meanwhile clients keep
+sending requests to the live model, over new and over kept connections, and no request fails. Any other result fails the
+demo.
 """
 
 import time
@@ -87,52 +88,54 @@ class Demo:
         skipped = len(view.tasks) - 1
         self._say(f"{outcome_of(self.airflow, view).text}; {skipped} steps skipped, 1 pod started (plan)")
 
-    def refuse_a_damaged_model(self) -> RunView:
-        """Third release: the gate refuses, and the live model never stops answering."""
-        self._title(3, f"revision {DAMAGED}: the gate refuses it while clients use the live model")
+    def roll_back_to_the_previous_release(self, clients: ExitStack) -> tuple[Traffic, str]:
+        """Third release and its rollback: the live release changes twice.
+
+        The clients start after the gate, because they would slow its benchmark down, and go on until `clients` ends
+        them. Returns them and the release that was rolled back, whose pods end while the next chapter runs.
+        """
+        self._title(3, f"revision {NEXT}: it goes live and is rolled back while clients use the live model")
+        before = self._live_release()
+        traffic = Traffic(self.spec.name, *self._live_address(), self.spec.gate.smoke[0])
+
+        def ended(view: RunView) -> bool:
+            if gate_of(view) is not None and not traffic.counts:
+                clients.enter_context(traffic)
+            return view.run.ended
+
+        outcome = outcome_of(self.airflow, self._release(NEXT, until=ended))
+        self._expect(outcome.exit_code == 0, f"revision {NEXT} to go live", outcome.text)
+        after = self._live_release()
+        self._expect(after != before, f"a release other than {before} to be live", after)
+        run = self._trigger(f"rollback__{self.spec.name}", {"reason": "the demo rolls back"}, _run_id("rollback"))
+        state = self._followed(run).run.state
+        self._expect(state == "success", "the rollback to succeed", state)
+        self._expect(self._live_release() == before, f"{before} to be live again", self._live_release())
+        self._say(f"{after} went live and was rolled back; {before} is live again, and its clients go on")
+        return traffic, after
+
+    def refuse_a_damaged_model(self, clients: ExitStack, traffic: Traffic, rolled_back: str) -> RunView:
+        """Fourth release: the gate refuses, and the live model never stops answering.
+
+        The clients stop once the pods of the release that was rolled back have ended, which breaks kept connections.
+        """
+        self._title(4, f"revision {DAMAGED}: the gate refuses it while clients use the live model")
         live = self._live_release()
-        address = self._live_address()
-        with Traffic(self.spec.name, *address, self.spec.gate.smoke[0]) as traffic:
-            view = self._release(DAMAGED)
+        view = self._release(DAMAGED)
+        self._await_gone(rolled_back)
+        clients.close()
         gate = gate_of(view)
         self._expect(gate is not None, "the gate to give a verdict", outcome_of(self.airflow, view).text)
         assert gate is not None
         self._expect(gate.verdict is Verdict.FAILED, f"the gate to refuse {DAMAGED}", gate.verdict)
         self._expect(view.run.state == "failed", "the run to fail", view.run.state)
-        rolled_back = view.tasks["roll-back"].state
-        self._expect(rolled_back == "success", "roll-back to succeed", rolled_back)
+        state = view.tasks["roll-back"].state
+        self._expect(state == "success", "roll-back to succeed", state)
         self._expect(self._live_release() == live, f"{live} to stay live", self._live_release())
         self._say(outcome_of(self.airflow, view).text)
         self._ask_live()
         self._count(traffic)
         return view
-
-    def roll_back_to_the_previous_release(self) -> None:
-        """Fourth release and its rollback: the live release changes twice, and pods with connected clients end.
-
-        The clients start after the gate, because they would slow its benchmark down.
-        """
-        self._title(4, f"revision {NEXT}: it goes live and is rolled back while clients use the live model")
-        before, address = self._live_release(), self._live_address()
-        traffic = Traffic(self.spec.name, *address, self.spec.gate.smoke[0])
-        with ExitStack() as clients:
-
-            def ended(view: RunView) -> bool:
-                if gate_of(view) is not None and not traffic.counts:
-                    clients.enter_context(traffic)
-                return view.run.ended
-
-            outcome = outcome_of(self.airflow, self._release(NEXT, until=ended))
-            self._expect(outcome.exit_code == 0, f"revision {NEXT} to go live", outcome.text)
-            after = self._live_release()
-            self._expect(after != before, f"a release other than {before} to be live", after)
-            run = self._trigger(f"rollback__{self.spec.name}", {"reason": "the demo rolls back"}, _run_id("rollback"))
-            state = self._followed(run).run.state
-            self._expect(state == "success", "the rollback to succeed", state)
-            self._await_gone(after)
-        self._expect(self._live_release() == before, f"{before} to be live again", self._live_release())
-        self._say(f"{after} went live and was rolled back; {before} is live again")
-        self._count(traffic)
 
     def show_evidence(self, view: RunView) -> None:
         """Show the gate's measurements, as a table and as a page."""
@@ -174,7 +177,7 @@ class Demo:
         return view
 
     def _await_gone(self, release: str) -> None:
-        """Wait until the pods of a retired release have ended: that is when kept connections would break."""
+        """Wait until the pods of a retired release have ended."""
         cluster, deadline = self.settings.cluster(), time.monotonic() + GONE_TIMEOUT_S
         while pods := cluster.find("Pod", {"slipway.dev/release": release}):
             running = f"{len(pods)} left after {GONE_TIMEOUT_S:.0f} s"

@@ -116,7 +116,7 @@ def _settings(arguments: list[str]) -> Settings:
     parser.add_argument("--images", type=Path, required=True, help="table of images")
     parser.add_argument("--gateway", type=Path, help="an Envoy, which serves Gateways of class embedded")
     parser.add_argument(
-        "--notice-s", type=float, default=NOTICE_S, help="seconds between looks at the containers (default: 1)"
+        "--notice-s", type=float, default=NOTICE_S, help="seconds between looks at containers (default: 0, at once)"
     )
     parser.add_argument(
         "--hold-s", type=float, default=HOLD_S, help="seconds to wait for a created pod's start (default: 0.6)"

@@ -8,8 +8,8 @@ from ..objects.resources import Object
 from .attempts import Attempt
 from .pod_status import is_sidecar
 
-NOTICE_S = 1.0
-"""How often a kubelet looks at its containers: the period of its PLEG's relist."""
+NOTICE_S = 0.0
+"""Ends are noticed at once, as by a kubelet with EventedPLEG. Without it a kubelet looks once a second."""
 BACK_OFF_S = 10.0
 BACK_OFF_MAX_S = 300.0
 BACK_OFF_RESET_S = 600.0
