@@ -1,7 +1,8 @@
 """Persists objects of moto, which holds them in memory: every change is on disk before its request is answered.
 
-`<bucket>/index.json` lists the objects and is replaced as a whole; `<bucket>/<number>` holds the bytes of an object.
-What the stack does not use is not persisted: bucket settings, versions, tags, and incomplete uploads.
+`<bucket>/<number>` holds the bytes of an object. `<bucket>/index.jsonl` gets a line for each object that is written or
+deleted, and is written anew, without what is gone, when the server starts: a request costs the same however many
+objects there are. What the stack does not use is not persisted: bucket settings, versions, tags, incomplete uploads.
 """
 
 import datetime as dt
@@ -17,7 +18,8 @@ from moto.s3.models import FakeKey, S3Backend, s3_backends
 from local.private_files import write_private
 
 REGION = "us-east-1"
-INDEX = "index.json"
+INDEX, WHOLE = "index.jsonl", "index.json"
+"""The second is that of older versions, which replaced it as a whole."""
 CHECKSUM = ("checksum_algorithm", "checksum_value", "checksum_type", "checksum_parts")
 
 
@@ -39,8 +41,8 @@ class KeptBuckets:
     def restore(self) -> None:
         """Load the folder's objects into moto, and remove files that no index lists."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for index in sorted(self._folder.glob(f"*/{INDEX}")):
-            self._restore(index.parent, json.loads(index.read_text()))
+        for bucket in sorted(path for path in self._folder.iterdir() if path.is_dir()):
+            self._restore(bucket, _read(bucket))
         self._take_over_older()
         numbers = (int(path.name) for path in self._folder.glob("*/*") if path.name.isdecimal())
         self._numbers = itertools.count(max(numbers, default=0) + 1)
@@ -52,26 +54,29 @@ class KeptBuckets:
                 del self._kept[name]
                 self._remove(self._folder / name)
         for name, bucket in self._s3.buckets.items():
-            self._keep(name, {key: item for key, item in bucket.keys.items() if isinstance(item, FakeKey)})
+            # moto's own way to an object takes a hundred times as long, and each request looks at all of them
+            newest = {key: versions[-1] for key, versions in dict.items(bucket.keys)}
+            self._keep(name, {key: item for key, item in newest.items() if isinstance(item, FakeKey)})
 
     def _keep(self, bucket: str, objects: dict[str, FakeKey]) -> None:
-        folder, before = self._folder / bucket, self._kept.get(bucket)
-        after = {}
-        for key, item in objects.items():
-            if before and key in before and before[key][0] is item:
-                after[key] = before[key]
-            else:
-                after[key] = (item, str(next(self._numbers)))
-        if before is not None and after == before:
+        folder = self._folder / bucket
+        if (kept := self._kept.get(bucket)) is None:
+            folder.mkdir(exist_ok=True, mode=0o700)
+            write_private(folder / INDEX, "")
+            kept = self._kept[bucket] = {}
+        written = {key: item for key, item in objects.items() if key not in kept or kept[key][0] is not item}
+        gone = kept.keys() - objects.keys()
+        if not written and not gone:
             return
-        folder.mkdir(exist_ok=True, mode=0o700)
-        old = {number for _, number in (before or {}).values()}
-        for item, number in after.values():
-            if number not in old:
-                (folder / number).write_bytes(item.value)
-        write_private(folder / INDEX, json.dumps({key: _described(*entry) for key, entry in after.items()}))
-        self._kept[bucket] = after
-        for number in old - {number for _, number in after.values()}:
+        old = [kept[key][1] for key in (*written, *gone) if key in kept]
+        for key in gone:
+            del kept[key]
+        for key, item in written.items():
+            kept[key] = (item, str(next(self._numbers)))
+            (folder / kept[key][1]).write_bytes(item.value)
+        with (folder / INDEX).open("a", encoding="utf-8") as index:
+            index.write("".join([*map(_gone, gone), *(_line(key, *kept[key]) for key in written)]))
+        for number in old:
             (folder / number).unlink(missing_ok=True)
 
     def _restore(self, folder: Path, index: dict[str, dict[str, Any]]) -> None:
@@ -86,6 +91,7 @@ class KeptBuckets:
                 setattr(item, field, described[field])
             kept[key] = (item, described["file"])
         self._kept[folder.name] = kept
+        write_private(folder / INDEX, "".join(_line(key, *entry) for key, entry in kept.items()))
         for path in folder.iterdir():
             if path.name != INDEX and path.name not in {number for _, number in kept.values()}:
                 path.unlink()
@@ -110,6 +116,29 @@ class KeptBuckets:
             path.rmdir() if path.is_dir() else path.unlink()
         if folder.exists():
             folder.rmdir()
+
+
+def _read(folder: Path) -> dict[str, dict[str, Any]]:
+    """The objects of a bucket. A last line without an end is of a request that was never answered."""
+    if not (folder / INDEX).exists():
+        whole: dict[str, dict[str, Any]] = json.loads((folder / WHOLE).read_text()) if (folder / WHOLE).exists() else {}
+        return whole
+    objects: dict[str, dict[str, Any]] = {}
+    for line in (folder / INDEX).read_text(encoding="utf-8").splitlines(keepends=True):
+        if line.endswith("\n"):
+            for key, described in json.loads(line).items():
+                objects.pop(key, None)
+                if described:
+                    objects[key] = described
+    return objects
+
+
+def _line(key: str, item: FakeKey, number: str) -> str:
+    return json.dumps({key: _described(item, number)}) + "\n"
+
+
+def _gone(key: str) -> str:
+    return json.dumps({key: None}) + "\n"
 
 
 def _described(item: FakeKey, number: str) -> dict[str, Any]:

@@ -96,13 +96,13 @@ def put_unused(chain):
 def make_older(chain, age):
     """Every object but the channels was written that long ago; the object store reads it when it starts."""
     chain.stack.supervisor.stop(["object-store"])
-    index = FOLDER / "object-store" / "kept" / chain.site.object_store.bucket / "index.json"
+    index = FOLDER / "object-store" / "kept" / chain.site.object_store.bucket / "index.jsonl"
     written = (datetime.now(UTC) - age).isoformat()
-    objects = json.loads(index.read_text())
-    for key, described in objects.items():
+    lines = [json.loads(line) for line in index.read_text().splitlines()]
+    for key, described in (entry for line in lines for entry in line.items() if entry[1]):
         if not key.startswith("channels/"):
             described["last_modified"] = written
-    index.write_text(json.dumps(objects))
+    index.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     local("up", FOLDER, "--specs", SPECS)
 
 

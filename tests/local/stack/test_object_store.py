@@ -261,6 +261,26 @@ def test_what_was_answered_survives_a_kill(killed):
     assert [bucket["Name"] for bucket in killed.store.client().list_buckets()["Buckets"]] == [BUCKET]
 
 
+@pytest.mark.parametrize("of_before", [False, True], ids=["a line cut off", "an index of 0.1.0's first state"])
+def test_an_index_that_a_kill_cut_off_or_an_older_version_wrote_is_read(killed, of_before):
+    client = killed.store.client()
+    client.put_object(Bucket=BUCKET, Key="kept", Body=b"kept")
+    client.put_object(Bucket=BUCKET, Key="gone", Body=b"gone")
+    client.delete_object(Bucket=BUCKET, Key="gone")
+    before = described(client)
+    killed.kill()
+    index = killed.folder / "kept" / BUCKET / "index.jsonl"
+    lines = index.read_text().splitlines()
+    if of_before:
+        index.unlink()
+        index.with_suffix(".json").write_text(lines[0])
+    else:
+        index.write_text(index.read_text() + lines[0].replace("kept", "half")[:-9])
+
+    assert described(killed.start()) == before
+    assert index.read_text().splitlines() == lines[:1]
+
+
 def described(client):
     """All that a client sees of each object."""
     seen = {}

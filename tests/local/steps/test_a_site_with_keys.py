@@ -103,16 +103,22 @@ def test_a_key_is_replaced_under_load_and_no_request_fails(keyed):
             return keyed.ask(kept.with_options(api_key=sent["key"]))
 
         with KeptClient(ask) as one, KeptClient(ask) as two:
+
+            def go_on():
+                before = len(one.answers), len(two.answers)
+                until(
+                    lambda: len(one.answers) > before[0] + 2 and len(two.answers) > before[1] + 2,
+                    said=lambda: f"{one.failures} {two.failures}",
+                )
+
             second = keyed.slipway("key", "create", "bob")
             until(lambda: not keyed.is_refused(second))
             time.sleep(2)  # every worker of the front reads the file at most once a second
             sent["key"] = second
-            before = len(one.answers), len(two.answers)
-            until(lambda: len(one.answers) > before[0] + 2 and len(two.answers) > before[1] + 2)
+            go_on()
             keyed.slipway("key", "revoke", "bob", "--id", re.search(r"\b[0-9a-f]{8}\b", row)[0])
             until(lambda: keyed.is_refused(first))
-            last = len(one.answers), len(two.answers)
-            until(lambda: len(one.answers) > last[0] + 2 and len(two.answers) > last[1] + 2)
+            go_on()
 
     print(f"{len(one.answers) + len(two.answers)} answers")
     assert (one.failures, two.failures) == ([], [])
