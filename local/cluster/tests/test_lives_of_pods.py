@@ -30,16 +30,6 @@ def test_a_followed_log_ends_with_the_container(space):
     assert (state.exit_code, state.reason) == (0, "Completed")
 
 
-def test_the_status_says_a_second_late_that_a_container_has_ended(space):
-    space.run("ends", "pass")
-
-    pod = space.finished("ends")
-
-    ready = next(one for one in pod.status.conditions if one.type == "Ready")
-    assert ready.status == "False"
-    assert (ready.last_transition_time - terminated(pod).finished_at).total_seconds() >= 1
-
-
 def test_logs_can_be_cut_and_stamped(space):
     space.run("talks", "import sys\nfor n in range(5): print(n)\nprint('x' * 40000)\nsys.stdout.write('no newline')")
     space.finished("talks")
