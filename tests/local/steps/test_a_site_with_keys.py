@@ -63,6 +63,12 @@ class KeyedSite:
                 return True
         return False
 
+    def await_known(self, key):
+        """Wait until every worker of the front takes the key: one that has read the file in this second reads it in
+        the next one."""
+        until(lambda: not self.is_refused(key))
+        time.sleep(2)
+
 
 @pytest.fixture(scope="module")
 def keyed(chain, tmp_path_factory):
@@ -83,7 +89,7 @@ def keyed(chain, tmp_path_factory):
 def test_a_person_makes_a_key_asks_with_it_sees_its_use_and_revokes_it(keyed):
     key = keyed.slipway("key", "create", "alice", "--days", "1")
     assert keyed.is_refused("sk-none")
-    until(lambda: not keyed.is_refused(key))
+    keyed.await_known(key)
 
     with keyed.client(key) as client:
         assert keyed.ask(client) == "The capital of France is Paris."
@@ -96,7 +102,7 @@ def test_a_person_makes_a_key_asks_with_it_sees_its_use_and_revokes_it(keyed):
 def test_a_key_is_replaced_under_load_and_no_request_fails(keyed):
     sent = {"key": keyed.slipway("key", "create", "bob")}
     first, (row,) = sent["key"], [line for line in keyed.slipway("key", "list").splitlines() if "bob" in line]
-    until(lambda: not keyed.is_refused(first))
+    keyed.await_known(first)
     with keyed.client(first) as kept:
 
         def ask():
@@ -112,8 +118,7 @@ def test_a_key_is_replaced_under_load_and_no_request_fails(keyed):
                 )
 
             second = keyed.slipway("key", "create", "bob")
-            until(lambda: not keyed.is_refused(second))
-            time.sleep(2)  # every worker of the front reads the file at most once a second
+            keyed.await_known(second)
             sent["key"] = second
             go_on()
             keyed.slipway("key", "revoke", "bob", "--id", re.search(r"\b[0-9a-f]{8}\b", row)[0])
