@@ -8,6 +8,7 @@ objects there are. What the stack does not use is not persisted: bucket settings
 import datetime as dt
 import itertools
 import json
+import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -69,13 +70,13 @@ class KeptBuckets:
         if not written and not gone:
             return
         old = [kept[key][1] for key in (*written, *gone) if key in kept]
+        entries = {key: (item, str(next(self._numbers))) for key, item in written.items()}
+        for item, number in entries.values():
+            (folder / number).write_bytes(item.value)
+        _append(folder / INDEX, [*map(_gone, gone), *(_line(key, *entry) for key, entry in entries.items())])
         for key in gone:
             del kept[key]
-        for key, item in written.items():
-            kept[key] = (item, str(next(self._numbers)))
-            (folder / kept[key][1]).write_bytes(item.value)
-        with (folder / INDEX).open("a", encoding="utf-8") as index:
-            index.write("".join([*map(_gone, gone), *(_line(key, *kept[key]) for key in written)]))
+        kept |= entries
         for number in old:
             (folder / number).unlink(missing_ok=True)
 
@@ -131,6 +132,17 @@ def _read(folder: Path) -> dict[str, dict[str, Any]]:
                 if described:
                     objects[key] = described
     return objects
+
+
+def _append(index: Path, lines: list[str]) -> None:
+    """Append whole lines, or nothing where the disk is full."""
+    size = index.stat().st_size
+    try:
+        with index.open("a", encoding="utf-8") as stream:
+            stream.writelines(lines)
+    except OSError:
+        os.truncate(index, size)
+        raise
 
 
 def _line(key: str, item: FakeKey, number: str) -> str:
