@@ -1,14 +1,15 @@
 """Persists objects of moto, which holds them in memory: every change is on disk before its request is answered.
 
 `<bucket>/<number>` holds the bytes of an object. `<bucket>/index.jsonl` gets a line for each object that is written or
-deleted, and is written anew, without what is gone, when the server starts: a request costs the same however many
-objects there are. What the stack does not use is not persisted: bucket settings, versions, tags, incomplete uploads.
+deleted, and is written anew, without what is gone, when the server starts: a request writes only what it changes. What
+the stack does not use is not persisted: bucket settings, versions, tags, and incomplete uploads.
 """
 
 import datetime as dt
 import itertools
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -44,9 +45,9 @@ class KeptBuckets:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for bucket in sorted(path for path in self._folder.iterdir() if path.is_dir()):
             self._restore(bucket, _read(bucket))
-        self._take_over_older()
         numbers = (int(path.name) for path in self._folder.glob("*/*") if path.name.isdecimal())
         self._numbers = itertools.count(max(numbers, default=0) + 1)
+        self._take_over_older()
 
     def keep(self) -> None:
         """Write the changes since the last call."""
@@ -65,20 +66,21 @@ class KeptBuckets:
             folder.mkdir(exist_ok=True, mode=0o700)
             write_private(folder / INDEX, "")
             kept = self._kept[bucket] = {}
+        if gone := kept.keys() - objects.keys():  # first, because the disk may be full
+            _append(folder / INDEX, map(_gone, gone))
+            _unlink(folder, [kept.pop(key)[1] for key in gone])
         written = {key: item for key, item in objects.items() if key not in kept or kept[key][0] is not item}
-        gone = kept.keys() - objects.keys()
-        if not written and not gone:
-            return
-        old = [kept[key][1] for key in (*written, *gone) if key in kept]
         entries = {key: (item, str(next(self._numbers))) for key, item in written.items()}
-        for item, number in entries.values():
-            (folder / number).write_bytes(item.value)
-        _append(folder / INDEX, [*map(_gone, gone), *(_line(key, *entry) for key, entry in entries.items())])
-        for key in gone:
-            del kept[key]
+        try:
+            for item, number in entries.values():
+                (folder / number).write_bytes(item.value)
+            _append(folder / INDEX, (_line(key, *entry) for key, entry in entries.items()))
+        except OSError:
+            _unlink(folder, [number for _, number in entries.values()])
+            raise
+        old = [kept[key][1] for key in entries if key in kept]
         kept |= entries
-        for number in old:
-            (folder / number).unlink(missing_ok=True)
+        _unlink(folder, old)
 
     def _restore(self, folder: Path, index: dict[str, dict[str, Any]]) -> None:
         self._s3.create_bucket(folder.name, REGION)
@@ -92,10 +94,18 @@ class KeptBuckets:
                 setattr(item, field, described[field])
             kept[key] = (item, described["file"])
         self._kept[folder.name] = kept
-        write_private(folder / INDEX, "".join(_line(key, *entry) for key, entry in kept.items()))
-        for path in folder.iterdir():
-            if path.name != INDEX and path.name not in {number for _, number in kept.values()}:
-                path.unlink()
+        # first, because they may fill the disk
+        listed = {INDEX, WHOLE, *(number for _, number in kept.values())}
+        _unlink(folder, [path.name for path in folder.iterdir() if path.name not in listed])
+        text = "".join(_line(key, *entry) for key, entry in kept.items())
+        if not (folder / INDEX).exists() or (folder / INDEX).read_text(encoding="utf-8") != text:
+            try:
+                write_private(folder / INDEX, text)
+            except OSError:  # the disk is full, and the longer index does as well
+                _unlink(folder, [f"{INDEX}.partial"])
+                if not (folder / INDEX).exists():
+                    raise
+        _unlink(folder, [WHOLE])
 
     def _take_over_older(self) -> None:
         """Load buckets in the format of older versions, which `down` wrote; store them, then remove the old files."""
@@ -134,15 +144,28 @@ def _read(folder: Path) -> dict[str, dict[str, Any]]:
     return objects
 
 
-def _append(index: Path, lines: list[str]) -> None:
-    """Append whole lines, or nothing where the disk is full."""
-    size = index.stat().st_size
-    try:
-        with index.open("a", encoding="utf-8") as stream:
-            stream.writelines(lines)
-    except OSError:
-        os.truncate(index, size)
-        raise
+def _append(index: Path, lines: Iterable[str]) -> None:
+    """Append whole lines, or nothing where the disk is full. A half line of before that could not be cut off is now."""
+    with index.open("r+b") as stream:
+        whole = stream.seek(0, os.SEEK_END)
+        if whole:
+            stream.seek(-1, os.SEEK_END)
+            if stream.read() != b"\n":
+                stream.seek(0)
+                whole = stream.read().rfind(b"\n") + 1
+                stream.truncate(whole)
+        stream.seek(whole)
+        try:
+            stream.write("".join(lines).encode())
+            stream.flush()
+        except OSError:
+            os.truncate(index, whole)
+            raise
+
+
+def _unlink(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
 
 
 def _line(key: str, item: FakeKey, number: str) -> str:

@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import os
+import resource
+import shutil
 import signal
 import socket
 import stat
@@ -52,6 +54,10 @@ class Server:
             return httpx.get(self.endpoint).status_code == 403
         except httpx.TransportError:
             return False
+
+    def limit_files(self, size):
+        """No file may grow beyond so many bytes: writing more fails, as on a full disk."""
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
@@ -281,6 +287,28 @@ def test_an_index_that_a_kill_cut_off_or_an_older_version_wrote_is_read(killed, 
     assert index.read_text().splitlines() == lines[:1]
 
 
+def test_a_full_disk_fails_what_does_not_fit_and_leaves_no_half_of_it(killed):
+    client, folder = killed.store.client(), killed.folder / "kept" / BUCKET
+    client.put_object(Bucket=BUCKET, Key="kept", Body=b"kept")
+    files = sorted(folder.iterdir())
+
+    killed.limit_files(4000)
+    with pytest.raises(ClientError):
+        client.put_object(Bucket=BUCKET, Key="large", Body=bytes(5000))
+    assert sorted(folder.iterdir()) == files
+    client.delete_object(Bucket=BUCKET, Key="large")
+    killed.limit_files((folder / "index.jsonl").stat().st_size + 50)
+    with pytest.raises(ClientError):
+        client.put_object(Bucket=BUCKET, Key="small", Body=b"small")
+    assert sorted(folder.iterdir()) == files
+
+    killed.limit_files(resource.RLIM_INFINITY)
+    client.put_object(Bucket=BUCKET, Key="large", Body=bytes(5000))
+    before = described(client)
+    killed.kill()
+    assert described(killed.start()) == before
+
+
 def described(client):
     """All that a client sees of each object."""
     seen = {}
@@ -381,6 +409,11 @@ def test_buckets_that_an_older_version_saved_are_taken_over(tmp_path):
     (saved / "older" / "a%2Fb").write_bytes(b"of before")
     (saved / "older.json").write_text('{"a/b": {"Metadata": {"sha256": "12ab"}, "ContentType": "text/plain"}}')
 
+    copy = shutil.copytree(saved, tmp_path / "copy")
+    server.start()
+    server.kill()
+    # as if the kill had come before the old folder was removed
+    shutil.copytree(copy, saved)
     server.start()
     server.kill()
     try:
