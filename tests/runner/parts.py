@@ -88,7 +88,7 @@ PARTS = (
     Part("local/serving, harness", 30, besides=("triton", "front", "harness"), paths=(f"{SERVING}/test_harness.py",)),
     Part("local/stack", 420, 0.5, besides=STACK, memory_mb=2500),
     Part("local/engines", 60, 0.9, besides=("triton",), memory_mb=1500),
-    Part("local/families", 110, 0.8, besides=("triton",), memory_mb=1500),
+    Part("local/families", 230, 0.8, besides=("triton",), memory_mb=1500),
     Part("local/modelopt", 75, 0.9, besides=("modelopt", "transformers4"), memory_mb=2500),
     Part("local/faults", 195, 0.5, besides=("local", "front")),
     Part("local/outages", 20, python="local"),

@@ -49,14 +49,11 @@ def planned(checkpoint, spec, folder):
     return Release.model_validate_json(store.read_bytes(outcome.data["release"])), workspace
 
 
-STEPS = download, quantize, build, assemble
-
-
-def released(checkpoint, spec, folder, steps=STEPS):
-    """Results of the steps after plan, each in a workspace of its own, and the folder of quantize."""
+def released(checkpoint, spec, folder):
+    """Results of the steps from download to assemble, each in a workspace of its own, and the folder of quantize."""
     release, workspace = planned(checkpoint, spec, folder)
     made = {"release": release}
-    for step in steps:
+    for step in (download, quantize, build, assemble):
         name = step.__name__.rpartition(".")[2]
         made[name] = step.run(release, workspace(name)).data
     return SimpleNamespace(**made, quantized=folder / "quantize" / "quantized")
