@@ -112,6 +112,7 @@ class Demo:
         self._expect(state == "success", "the rollback to succeed", state)
         self._expect(self._live_release() == before, f"{before} to be live again", self._live_release())
         self._say(f"{after} went live and was rolled back; {before} is live again, and its clients go on")
+        self._expect(not traffic.failures, "every request to succeed", (traffic.failures or [""])[0])
         return traffic, after
 
     def refuse_a_damaged_model(self, clients: ExitStack, traffic: Traffic, rolled_back: str) -> RunView:
@@ -122,8 +123,6 @@ class Demo:
         self._title(4, f"revision {DAMAGED}: the gate refuses it while clients use the live model")
         live = self._live_release()
         view = self._release(DAMAGED)
-        self._await_gone(rolled_back)
-        clients.close()
         gate = gate_of(view)
         self._expect(gate is not None, "the gate to give a verdict", outcome_of(self.airflow, view).text)
         assert gate is not None
@@ -134,6 +133,8 @@ class Demo:
         self._expect(self._live_release() == live, f"{live} to stay live", self._live_release())
         self._say(outcome_of(self.airflow, view).text)
         self._ask_live()
+        self._await_gone(rolled_back)
+        clients.close()
         self._count(traffic)
         return view
 

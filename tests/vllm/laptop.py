@@ -26,7 +26,8 @@ def options(folder, environment, *, changes=None, image=None, gpus=LIVE_AND_CAND
     _write(folder / "images.yaml", _images(environment, image or {}))
     _write(folder / "site.yaml", _site())
     given = {"--specs": specs, "--images": folder / "images.yaml", "--site": folder / "site.yaml"}
-    node = (f"--device=nvidia.com/gpu={gpus}", f"--label=nvidia.com/gpu.product={PRODUCT}")
+    # ends are reported late, as by a kubelet without EventedPLEG
+    node = ("--notice-s=1", f"--device=nvidia.com/gpu={gpus}", f"--label=nvidia.com/gpu.product={PRODUCT}")
     return (*(str(part) for pair in given.items() for part in pair), *(f"--cluster-option={each}" for each in node))
 
 
