@@ -1,8 +1,8 @@
 """Persists objects of moto, which holds them in memory: every change is on disk before its request is answered.
 
 `<bucket>/<number>` holds the bytes of an object. `<bucket>/index.jsonl` gets a line for each object that is written or
-deleted, and is written anew, without what is gone, when the server starts: a request writes only what it changes. What
-the stack does not use is not persisted: bucket settings, versions, tags, and incomplete uploads.
+deleted, so a request writes only what it changes; the server rewrites it when it starts, without what is gone. What the
+stack does not use is not persisted: bucket settings, versions, tags, and incomplete uploads.
 """
 
 import datetime as dt
@@ -56,7 +56,7 @@ class KeptBuckets:
                 del self._kept[name]
                 self._remove(self._folder / name)
         for name, bucket in self._s3.buckets.items():
-            # moto's own way to an object takes a hundred times as long, and each request looks at all of them
+            # without moto's accessors: each request that may change something looks at every object
             newest = {key: versions[-1] for key, versions in dict.items(bucket.keys)}
             self._keep(name, {key: item for key, item in newest.items() if isinstance(item, FakeKey)})
 
@@ -101,7 +101,7 @@ class KeptBuckets:
         if not (folder / INDEX).exists() or (folder / INDEX).read_text(encoding="utf-8") != text:
             try:
                 write_private(folder / INDEX, text)
-            except OSError:  # the disk is full, and the longer index does as well
+            except OSError:  # a full disk; the index as it is says the same in more lines
                 _unlink(folder, [f"{INDEX}.partial"])
                 if not (folder / INDEX).exists():
                     raise
@@ -130,7 +130,7 @@ class KeptBuckets:
 
 
 def _read(folder: Path) -> dict[str, dict[str, Any]]:
-    """The objects of a bucket. A last line without an end is of a request that was never answered."""
+    """The objects of a bucket. A last line without an end belongs to a request that was never answered."""
     if not (folder / INDEX).exists():
         whole: dict[str, dict[str, Any]] = json.loads((folder / WHOLE).read_text()) if (folder / WHOLE).exists() else {}
         return whole
@@ -145,7 +145,7 @@ def _read(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _append(index: Path, lines: Iterable[str]) -> None:
-    """Append whole lines, or nothing where the disk is full. A half line of before that could not be cut off is now."""
+    """Append whole lines, or none if the disk is full; first cut off half a line that an earlier call had to leave."""
     with index.open("r+b") as stream:
         whole = stream.seek(0, os.SEEK_END)
         if whole:
