@@ -44,7 +44,7 @@ assert any(each.startswith("release__") for each in found), found
 print(len(found), "DAGs")
 """
 STEPS = """
-import slipway.tasks.jobs
+import slipway.tasks.programs
 import blake3, cryptography.hazmat.primitives.asymmetric.ec
 import boto3, huggingface_hub, nncf, openvino, optimum.intel, torch, transformers, tritonclient.grpc
 assert torch.version.cuda is None, torch.version.cuda

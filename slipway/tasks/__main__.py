@@ -12,8 +12,9 @@ if __name__ == "__main__":
     # limit or a neighbour leaves fewer: a perplexity took 25 CPU seconds in place of 1.6 on two busy cores
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     gc.disable()
-    from slipway.tasks.command import SIGNALLED, main
+    from slipway.tasks.command import SIGNALLED, main, program
 
+    program(sys.argv[1:])
     gc.freeze()
     gc.enable()
     exit_code = main()

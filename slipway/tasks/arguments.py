@@ -2,8 +2,9 @@
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Never
+from typing import Any
 
 from slipway.tasks.contracts.base import parse_json, read_contract
 from slipway.tasks.contracts.errors import InputError
@@ -12,49 +13,36 @@ from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.adapters import SPEC
 from slipway.tasks.contracts.stored.release import PREVIOUS
 from slipway.tasks.document_files import read_contract_file
-from slipway.tasks.serving.openai_api import process as openai_process
-from slipway.tasks.serving.pod import all_reduce, await_ranks, drain, lead
+from slipway.tasks.parser import AddArguments
+from slipway.tasks.parser import parse as parse_by
+from slipway.tasks.pod_processes import PROCESSES
+from slipway.tasks.serving.pod import lead
 
 FETCH_REPOSITORY = "fetch-repository"
 FOLLOW_ADAPTERS = "follow-adapters"
 LEAD = "lead"
-DRAIN = "drain"
-AWAIT_RANKS = "await-ranks"
-OPENAI = "openai"
 EXPORT_METRICS = "export-metrics"
 METRICS_PORT = 9108
-ALL_REDUCE = "all-reduce"
-WITHOUT_SITE = (DRAIN, AWAIT_RANKS, OPENAI, ALL_REDUCE)
 
 
-class Parser(argparse.ArgumentParser):
-    """Treats wrong arguments as wrong input."""
-
-    def error(self, message: str) -> Never:
-        """Raise instead of exiting with argparse's own code."""
-        raise InputError(message, remedy=self.format_usage().strip())
-
-
-def parse(
-    arguments: Sequence[str] | None, environment: Mapping[str, str], *, description: str | None
-) -> argparse.Namespace:
+def parse(arguments: Sequence[str], environment: Mapping[str, str], *, description: str | None) -> argparse.Namespace:
     """Parse the command line; `step` of the result is the name of the step, or of a pod's process.
 
     Raises:
         InputError: an argument is wrong or missing, or there is no site file.
     """
-    parser = Parser(
-        prog="python -m slipway.tasks", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    steps = parser.add_subparsers(dest="step", required=True, metavar="STEP", parser_class=Parser)
-    for name in dict.fromkeys((*STEP_KINDS, *ADDED)):
-        step = steps.add_parser(name)
-        step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE") or None, help="site file")
-        ADDED.get(name, _add_step)(step)
-    parsed = parser.parse_args(arguments)
-    if parsed.site is None and parsed.step not in WITHOUT_SITE:
+    names = dict.fromkeys((*STEP_KINDS, *ADDED))
+    programs = {name: partial(_add_site, ADDED.get(name, _add_step), environment) for name in names}
+    without_site = {name: add_arguments for name, (add_arguments, _) in PROCESSES.items()}
+    parsed = parse_by(arguments, programs | without_site, description=description)
+    if parsed.step in programs and parsed.site is None:
         raise InputError("there is no site file", remedy="Give --site, or set SLIPWAY_SITE to the site file.")
     return parsed
+
+
+def _add_site(add_arguments: AddArguments, environment: Mapping[str, str], step: argparse.ArgumentParser) -> None:
+    step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE") or None, help="site file")
+    add_arguments(step)
 
 
 def _add_release(step: argparse.ArgumentParser) -> None:
@@ -128,7 +116,7 @@ def _add_step(step: argparse.ArgumentParser) -> None:
     step.add_argument("--run", help="identity of this run (default: that of the release's newest plan)")
 
 
-ADDED: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
+ADDED: Mapping[str, AddArguments] = {
     "plan": _add_plan_request,
     "revert": _add_revert_request,
     "drill": _add_drill_request,
@@ -139,11 +127,7 @@ ADDED: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
     FETCH_REPOSITORY: _add_fetch_repository,
     FOLLOW_ADAPTERS: _add_follow_adapters,
     LEAD: lead.add_arguments,
-    DRAIN: drain.add_arguments,
-    AWAIT_RANKS: await_ranks.add_arguments,
-    OPENAI: openai_process.add_arguments,
     EXPORT_METRICS: _add_export_metrics,
-    ALL_REDUCE: all_reduce.add_arguments,
 }
 """What adds the arguments of a step or a process; every other step has those of `_add_step`."""
 

@@ -32,17 +32,14 @@ import logging
 import os
 import signal
 import sys
-from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from slipway.tasks import jobs, pod_processes
+from slipway.tasks import pod_processes
 from slipway.tasks.adapters.telemetry import log_lines
-from slipway.tasks.arguments import ALL_REDUCE, AWAIT_RANKS, DRAIN, EXPORT_METRICS, LEAD, OPENAI, parse
-from slipway.tasks.contracts.errors import PipelineError
-from slipway.tasks.contracts.site.site import Site
-from slipway.tasks.document_files import read_contract_file
+from slipway.tasks.contracts.errors import PipelineError, unexpected
 from slipway.tasks.serving.pod import all_reduce
 
 TERMINATION_BYTES = 4096  # Kubernetes keeps no more of a termination message
@@ -68,14 +65,15 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     try:
-        code, message = 0, _run(parse(arguments, environment, description=__doc__), environment)
+        given = sys.argv[1:] if arguments is None else arguments
+        code, message = 0, program(given)(given, environment)
     except PipelineError as error:
         code, message = error.exit_code, str(error)
     except Signalled as error:
         code, message = error.exit_code, f"ended by {signal.Signals(error.exit_code - SIGNALLED).name}"
     except Exception as error:
         log.exception("unexpected error")
-        code, message = PipelineError.exit_code, jobs.unexpected(error)
+        code, message = PipelineError.exit_code, unexpected(error)
     (log.error if code else log.info)(message)
     # the ranks of a container share its message, and rank 0 has the result
     if (path := environment.get("SLIPWAY_TERMINATION_LOG")) and environment.get(all_reduce.RANK, "0") == "0":
@@ -84,24 +82,13 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
     return code
 
 
-def _run(parsed: Namespace, environment: Mapping[str, str]) -> str:
-    """Run the requested step and return one line about what it did."""
-    if parsed.step == DRAIN:
-        return pod_processes.drain(parsed)
-    if parsed.step == AWAIT_RANKS:
-        return pod_processes.await_ranks(parsed)
-    if parsed.step == OPENAI:
-        log_lines.configure(parsed.logs, sys.stdout, {"step": parsed.step, "release": parsed.release})
-        return pod_processes.openai(parsed)
-    if parsed.step == ALL_REDUCE:
-        return all_reduce.run(parsed, environment)
-    site = read_contract_file(Site, parsed.site)
-    log_lines.configure(site.telemetry.logs, sys.stdout, {"step": parsed.step})
-    if parsed.step == LEAD:
-        pod_processes.lead(parsed, site, environment)
-    if parsed.step == EXPORT_METRICS:
-        return pod_processes.export_metrics(parsed, site)
-    return jobs.run(parsed, site, environment)
+def program(arguments: Sequence[str]) -> Callable[[Sequence[str], Mapping[str, str]], str]:
+    """What runs the arguments and returns one line about what it did, with all that it imports."""
+    if arguments and arguments[0] in pod_processes.PROCESSES:
+        return pod_processes.run
+    from slipway.tasks import programs
+
+    return partial(programs.run, description=__doc__)
 
 
 def _end(number: int, _: Any) -> None:

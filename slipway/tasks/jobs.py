@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 import tempfile
-import traceback
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from slipway.tasks.adapters.workspace import Outcome, Workspace
 from slipway.tasks.arguments import FETCH_REPOSITORY, FOLLOW_ADAPTERS, by_hand
 from slipway.tasks.contracts.api_keys import OWN_KEY_VARIABLE
 from slipway.tasks.contracts.base import canonical_json, read_contract, read_contract_json
-from slipway.tasks.contracts.errors import InputError, PipelineError
+from slipway.tasks.contracts.errors import InputError, PipelineError, unexpected
 from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS, StepRequest
 from slipway.tasks.contracts.site.signing import KEY_VARIABLE
 from slipway.tasks.contracts.site.site import Site
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from slipway.tasks.adapters.hub.hub import Hub
 
 ROOT = Path(__file__).resolve().parents[2]
-ERROR_CHARS = 200
 
 log = logging.getLogger("slipway.tasks")
 R = TypeVar("R", bound=StepRequest)
@@ -132,13 +130,6 @@ def _traced(job: Job, workspace: Workspace, environment: Mapping[str, str]) -> s
         return summary
     finally:
         spans.close()
-
-
-def unexpected(error: Exception) -> str:
-    """Describe an error that is not one of ours, with the line that raised it."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(place.filename).name}:{place.lineno}"
-    return f"unexpected {type(error).__name__} in {where}: {str(error)[:ERROR_CHARS]}"
 
 
 def _workspace(site: Site, scratch: Path, environment: Mapping[str, str]) -> Workspace:

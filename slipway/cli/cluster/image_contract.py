@@ -130,7 +130,7 @@ CONTRACTS = (
 STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
     "tasks-gpu-trtllm": (
         *(
-            "slipway.tasks.command",
+            "slipway.tasks.programs",
             "slipway.tasks.serving.pod.lead",
             "slipway.tasks.steps.quantize",
             "slipway.tasks.steps.build",
@@ -144,7 +144,7 @@ STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
     ),
     "tasks-gpu-vllm": (
         *(
-            "slipway.tasks.command",
+            "slipway.tasks.programs",
             "slipway.tasks.steps.build",
             "slipway.tasks.steps.assemble",
             "slipway.tasks.steps.fetch_repository",
@@ -153,7 +153,7 @@ STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
     ),
     "tasks-modelopt": (
         *(
-            "slipway.tasks.command",
+            "slipway.tasks.programs",
             "slipway.tasks.steps.quantize",
             "slipway.tasks.engines.huggingface.llmapi",
             "slipway.tasks.engines.huggingface.vllm",

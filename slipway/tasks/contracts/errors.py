@@ -10,12 +10,15 @@
 Exit codes are those of sysexits.h: EX_DATAERR 65, EX_SOFTWARE 70, EX_TEMPFAIL 75.
 """
 
+import traceback
+from pathlib import Path
 from typing import ClassVar
 
 from slipway.tasks.contracts.redaction import bounded
 
 DIGEST_CHARS = 19
 """Length of a digest in a message: its algorithm and the first 12 hex digits."""
+UNEXPECTED_CHARS = 200
 
 
 class PipelineError(Exception):
@@ -72,3 +75,10 @@ class DigestMismatchError(InputError):
 
 class SignatureError(InputError):
     """A release is not signed by a key that the site accepts, or not as it is stored."""
+
+
+def unexpected(error: Exception) -> str:
+    """Describe an error that is not one of ours, with the line that raised it."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return f"unexpected {type(error).__name__} in {where}: {str(error)[:UNEXPECTED_CHARS]}"

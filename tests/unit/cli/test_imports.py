@@ -1,25 +1,15 @@
 """What each command imports: nobody waits for the client of a service that the command does not talk to."""
 
 import gc
-import os
-import subprocess
 import sys
 
 import pytest
 
 from slipway.cli.__main__ import COMMANDS
-from tests.support.paths import REPOSITORY
+from tests.support.imports import packages_after
 
 HEAVY = {"boto3", "grpc", "httpx", "kubernetes", "numpy", "requests", "tritonclient"}
 """Packages that take from 0.1 to 2 s of CPU to import."""
-IMPORTS_OF = "import importlib, sys; importlib.import_module(sys.argv[1]); print(*sys.modules)"
-
-
-def packages_after_import(module):
-    environment = {"PATH": os.defpath, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-c", IMPORTS_OF, module]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return {name.partition(".")[0] for name in done.stdout.split()}
 
 
 @pytest.mark.parametrize(
@@ -33,15 +23,15 @@ def packages_after_import(module):
     ],
 )
 def test_no_heavy_client_is_imported_before_it_is_needed(module):
-    assert packages_after_import(module) & HEAVY == set()
+    assert packages_after(f"import {module}") & HEAVY == set()
 
 
 def test_a_command_does_not_import_the_others():
-    assert "rich" not in packages_after_import("slipway.cli.__main__")
+    assert "rich" not in packages_after("import slipway.cli.__main__")
 
 
 def test_the_check_sees_a_heavy_import():
-    assert "httpx" in packages_after_import("slipway.cli.airflow.api")
+    assert "httpx" in packages_after("import slipway.cli.airflow.api")
 
 
 def test_garbage_is_looked_for_while_a_command_runs_and_not_during_its_imports(slipway, monkeypatch):

@@ -8,9 +8,12 @@ import argparse
 import asyncio
 import multiprocessing
 import signal
+import sys
+from collections.abc import Mapping
 from multiprocessing.connection import wait
 from pathlib import Path
 
+from slipway.tasks.adapters.telemetry import log_lines
 from slipway.tasks.contracts.errors import PipelineError
 
 KEPT_S = 86_400
@@ -61,6 +64,13 @@ def _quota(text: str) -> tuple[str, int]:
 def _turns(text: str) -> tuple[int, int]:
     at_once, room = map(int, text.split("/"))
     return at_once, room
+
+
+def run(parsed: argparse.Namespace, _: Mapping[str, str]) -> str:
+    """Answer OpenAI's API until the process is told to end; return a summary for the log."""
+    log_lines.configure(parsed.logs, sys.stdout, {"step": parsed.step, "release": parsed.release})
+    serve(parsed)
+    return "ended"
 
 
 def serve(parsed: argparse.Namespace) -> None:

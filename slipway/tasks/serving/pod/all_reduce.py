@@ -11,9 +11,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from slipway.tasks.contracts.errors import InputError, UnavailableError
-from slipway.tasks.contracts.site.network_check import AllReduce
+
+if TYPE_CHECKING:
+    from slipway.tasks.contracts.site.network_check import AllReduce
 
 PORT = 29500
 WARM_UP, TIMED = 5, 20
@@ -63,7 +66,7 @@ def rank_of(parsed: argparse.Namespace, environment: Mapping[str, str]) -> Rank:
     return Rank(number, ranks, local, parsed.leader, parsed.port, size_bytes, parsed.backend, parsed.timeout_s)
 
 
-def measure(rank: Rank) -> AllReduce | None:
+def measure(rank: Rank) -> "AllReduce | None":
     """Take part in the measurement. Rank 0 returns the result, the others None.
 
     Raises:
@@ -72,6 +75,8 @@ def measure(rank: Rank) -> AllReduce | None:
     """
     import torch
     from torch import distributed
+
+    from slipway.tasks.contracts.site.network_check import AllReduce
 
     limit = timedelta(seconds=rank.timeout_s)
     if rank.backend == "nccl":

@@ -155,7 +155,7 @@ def test_a_worker_outlives_its_leader(drain_s):
 
     *start, last = container(pods["worker"])["lifecycle"]["preStop"]["exec"]["command"]
     parsed = parse([*start[3:], last], {}, description=None)
-    assert (start[:3], parsed.step, parsed.site) == (["python", "-m", "slipway.tasks"], "await-ranks", None)
+    assert (start[:3], parsed.step) == (["python", "-m", "slipway.tasks"], "await-ranks")
     assert parsed.at_most_s >= leader_s
     assert pods["worker"]["spec"]["terminationGracePeriodSeconds"] > leader_s
 

@@ -1,0 +1,20 @@
+"""What the processes of a serving pod import: each replica starts them, and a pod that stops waits for its hook."""
+
+import pytest
+
+from slipway.tasks.pod_processes import PROCESSES
+from tests.support.imports import packages_after
+
+HEAVY = {"boto3", "huggingface_hub", "kubernetes", "numpy", "pydantic", "tritonclient", "yaml"}
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_a_process_that_needs_no_site_imports_no_contract_and_no_client(name):
+    assert packages_after(f"from slipway.tasks.command import program; program(['{name}'])") & HEAVY == set()
+
+
+def test_the_check_sees_what_a_step_imports():
+    assert HEAVY & packages_after("from slipway.tasks.command import program; program(['gate'])") >= {
+        "boto3",
+        "pydantic",
+    }
