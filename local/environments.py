@@ -60,18 +60,22 @@ UV = "uv==0.13.8"
 TORCH = "torch==2.13.0"
 WITH_TORCH = ("tasks", "modelopt", "vllm")
 WITH_TRITON = ("triton", "vllm")
-OF_PODS = ("tasks", "triton", "modelopt", "harness", "vllm")
+OF_PODS = ("tasks", "triton", "harness", "vllm")
 """Compiled, as pip does in an image: a pod cannot write bytecode to its read-only root, nor does the launcher of Triton
 here."""
 NOT_COMPILED = (
-    r"/site-packages/(.+/)?(tests?|benchmarks|kubernetes/aio|torch/(testing|_vendor|_inductor/\w+)"
-    r"|torch/distributed/(checkpoint|elastic|pipelining)|torch/ao/(ns|quantization/fx)|torchgen/(api|packaged)"
-    r"|sympy/(physics|combinatorics|parsing|stats)|optimum/intel|nncf/onnx|pandas/plotting|pygments/lexers"
-    r"|scipy/signal|numpy/distutils|huggingface_hub/(inference|cli)|transformers/(pipelines|cli|data)"
-    r"|gevent/testing|setuptools/(_vendor|_distutils|command))/"
-    r"|/site-packages/transformers/models/(?!auto/|llama/).+/"
+    r"/site-packages/(.+/)?(tests?|benchmarks?|kubernetes/aio|functorch|torchgen/(api|packaged)"
+    r"|torch/(_vendor|testing|_inductor/\w+|distributed/(_tools|checkpoint|elastic|pipelining)|ao/(ns|quantization/fx))"
+    r"|torch/utils/(hipify|tensorboard)|optimum/intel|nncf/onnx|transformers/(pipelines|cli|data)"
+    r"|sympy/(physics|combinatorics|stats|vector|codegen|holonomic|diffgeom|categories|crypto|testing)"
+    r"|scipy/(signal|io|cluster|_lib/(cobyqa|pyprima))|numpy/distutils|fsspec|cffi|pycparser|gevent/testing"
+    r"|narwhals/_(pandas_like|arrow|polars|dask|spark_like|duckdb|ibis)|markdown_it|typer|pygments/lexers"
+    r"|huggingface_hub/(inference|cli)|cryptography/x509)/"
+    r"|/site-packages/transformers/models/(?!(auto|llama|clip|encoder_decoder|phi3|qwen3\w*|speecht5)/).+/"
+    r"|/site-packages/torch/_inductor/(ir|scheduler|lowering|compile_fx|graph|pattern_matcher|codecache)\.py"
 )
-"""Half of the code: steps import none of it, or one file of many, which Python then compiles in memory."""
+"""Half of the code: steps import none of it, or small files of it, which Python then compiles in memory. To see what they
+import, let them run where they may write bytecode."""
 COMPILED_LATER = (
     r"/site-packages/(torch|torchgen|sympy|mpmath|scipy|sklearn|transformers|optimum|nncf|networkx|onnx|openvino\w*"
     r"|great_expectations|pandas|altair|narwhals)/"
