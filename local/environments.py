@@ -74,8 +74,8 @@ NOT_COMPILED = (
     r"|/site-packages/transformers/models/(?!(auto|llama|clip|encoder_decoder|phi3|qwen3\w*|speecht5)/).+/"
     r"|/site-packages/torch/_inductor/(ir|scheduler|lowering|compile_fx|graph|pattern_matcher|codecache)\.py"
 )
-"""Half of the code: steps import none of it, or small files of it, which Python then compiles in memory. To see what they
-import, let them run where they may write bytecode."""
+"""Half of the code: steps import none of it, or small files of it, which Python then compiles in memory. Where they may
+write bytecode, they show what they import."""
 COMPILED_LATER = (
     r"/site-packages/(torch|torchgen|sympy|mpmath|scipy|sklearn|transformers|optimum|nncf|networkx|onnx|openvino\w*"
     r"|great_expectations|pandas|altair|narwhals)/"

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from slipway.tasks import pod_processes
 from slipway.tasks.contracts.base import parse_json, read_contract
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS
@@ -15,8 +16,6 @@ from slipway.tasks.contracts.stored.release import PREVIOUS
 from slipway.tasks.document_files import read_contract_file
 from slipway.tasks.parser import AddArguments
 from slipway.tasks.parser import parse as parse_by
-from slipway.tasks.pod_processes import PROCESSES
-from slipway.tasks.serving.pod import lead
 
 FETCH_REPOSITORY = "fetch-repository"
 FOLLOW_ADAPTERS = "follow-adapters"
@@ -33,7 +32,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, descripti
     """
     names = dict.fromkeys((*STEP_KINDS, *ADDED))
     programs = {name: partial(_add_site, ADDED.get(name, _add_step), environment) for name in names}
-    without_site = {name: add_arguments for name, (add_arguments, _) in PROCESSES.items()}
+    without_site = {name: partial(pod_processes.add_arguments, name) for name in pod_processes.PROCESSES}
     parsed = parse_by(arguments, programs | without_site, description=description)
     if parsed.step in programs and parsed.site is None:
         raise InputError("there is no site file", remedy="Give --site, or set SLIPWAY_SITE to the site file.")
@@ -106,6 +105,12 @@ def _add_follow_adapters(step: argparse.ArgumentParser) -> None:
     step.add_argument("--adapters", type=Path, required=True, help="folder of the adapters")
 
 
+def _add_lead(step: argparse.ArgumentParser) -> None:
+    from slipway.tasks.serving.pod import lead
+
+    lead.add_arguments(step)
+
+
 def _add_export_metrics(step: argparse.ArgumentParser) -> None:
     step.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104 - a pod's own
     step.add_argument("--port", type=int, default=METRICS_PORT)
@@ -126,7 +131,7 @@ ADDED: Mapping[str, AddArguments] = {
     "retention": _add_retention_request,
     FETCH_REPOSITORY: _add_fetch_repository,
     FOLLOW_ADAPTERS: _add_follow_adapters,
-    LEAD: lead.add_arguments,
+    LEAD: _add_lead,
     EXPORT_METRICS: _add_export_metrics,
 }
 """What adds the arguments of a step or a process; every other step has those of `_add_step`."""

@@ -34,6 +34,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,8 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
 
 def program(arguments: Sequence[str]) -> Callable[[Sequence[str], Mapping[str, str]], str]:
     """What runs the arguments and returns one line about what it did, with all that it imports."""
-    if arguments and arguments[0] in pod_processes.PROCESSES:
+    if arguments and (module := pod_processes.PROCESSES.get(arguments[0])):
+        import_module(module)
         return pod_processes.run
     from slipway.tasks import programs
 

@@ -24,7 +24,7 @@ def parse(
 
     Args:
         arguments: without the command's own name.
-        programs: what adds the arguments of each program.
+        programs: what adds the arguments of each program. Only that of the program that is asked for is called.
         description: the text of --help.
 
     Raises:
@@ -34,6 +34,7 @@ def parse(
         prog="python -m slipway.tasks", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     steps = parser.add_subparsers(dest="step", required=True, metavar="STEP", parser_class=Parser)
-    for name, add_arguments in programs.items():
-        add_arguments(steps.add_parser(name))
+    asked = programs.keys() & arguments[:1] or programs
+    for name in asked:
+        programs[name](steps.add_parser(name))
     return parser.parse_args(arguments)

@@ -17,7 +17,6 @@ from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.wire import exposition
 from slipway.tasks.document_files import read_contract_file
-from slipway.tasks.serving.pod.lead import PUBLIC_KEY, command, multinode_server
 
 
 def run(arguments: Sequence[str], environment: Mapping[str, str], *, description: str | None) -> str:
@@ -40,6 +39,7 @@ def _lead(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> Neve
     """Wait for the group's pods and become mpirun, so that the process ends with the server's own exit code."""
     from slipway.tasks.adapters.kube.kube import Cluster
     from slipway.tasks.adapters.process import become
+    from slipway.tasks.serving.pod.lead import PUBLIC_KEY, command, multinode_server
 
     folder = Path(environment.get("SLIPWAY_SCRATCH") or tempfile.gettempdir())
     cluster = Cluster.connect(site)

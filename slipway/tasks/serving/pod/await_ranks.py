@@ -5,9 +5,10 @@ that is created again starts when all pods of the old one are gone.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from slipway.tasks.adapters.clock import Clock
+from slipway.tasks.adapters.clock import Clock, SystemClock
+from slipway.tasks.adapters.process import is_running
 
 LAUNCHER = "orted"
 """Open MPI's launcher on a node other than mpirun's: the parent of the node's ranks, which ends after them."""
@@ -19,16 +20,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at-most-s", type=float, required=True, help="how long the leader may take to end")
 
 
-def await_ranks(is_running: Callable[[str], bool], clock: Clock, *, at_most_s: float) -> str:
+def run(parsed: argparse.Namespace, _: Mapping[str, str]) -> str:
+    """Wait until no rank runs in this container; return a summary for the log."""
+    return await_ranks(is_running, SystemClock(), at_most_s=parsed.at_most_s)
+
+
+def await_ranks(runs: Callable[[str], bool], clock: Clock, *, at_most_s: float) -> str:
     """Wait until no launcher runs, and return a summary for the log.
 
     Args:
-        is_running: whether a program of this name runs in the container.
+        runs: whether a program of this name runs in the container.
         clock: time.
         at_most_s: seconds after which the worker ends although ranks are running.
     """
     began = clock.monotonic()
-    while running := is_running(LAUNCHER):
+    while running := runs(LAUNCHER):
         if clock.monotonic() - began >= at_most_s:
             break
         clock.sleep(POLL_S)

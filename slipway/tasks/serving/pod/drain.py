@@ -7,10 +7,12 @@ without a client.
 
 import argparse
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from slipway.tasks.adapters.clock import Clock
+from slipway.tasks.adapters.clock import Clock, SystemClock
+from slipway.tasks.adapters.kube.front import EnvoyFront
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--requests-s", type=float, required=True, help="how long requests in flight may take after that"
     )
+
+
+def run(parsed: argparse.Namespace, _: Mapping[str, str]) -> str:
+    """Empty the pod's front and end it; return a summary for the log."""
+    return drain(EnvoyFront(parsed.front), SystemClock(), leave_s=parsed.leave_s, requests_s=parsed.requests_s)
 
 
 def drain(front: Front, clock: Clock, *, leave_s: float, requests_s: float) -> str:
