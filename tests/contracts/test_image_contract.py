@@ -43,7 +43,6 @@ NOT_IN = {
         ),
         "slipway.tasks.steps.fetch_repository",
         *("slipway.tasks.adapters.sign.kms", "slipway.tasks.adapters.sign.signatures"),
-        "slipway.tasks.serving.openai_api.process",
     },
 }
 """Modules that are loaded only for another step or engine kind."""

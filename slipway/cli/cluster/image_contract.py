@@ -131,6 +131,7 @@ STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
     "tasks-gpu-trtllm": (
         *(
             "slipway.tasks.programs",
+            "slipway.tasks.serving.openai_api.process",
             "slipway.tasks.serving.pod.lead",
             "slipway.tasks.steps.quantize",
             "slipway.tasks.steps.build",
@@ -145,6 +146,7 @@ STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
     "tasks-gpu-vllm": (
         *(
             "slipway.tasks.programs",
+            "slipway.tasks.serving.openai_api.process",
             "slipway.tasks.steps.build",
             "slipway.tasks.steps.assemble",
             "slipway.tasks.steps.fetch_repository",
