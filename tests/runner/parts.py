@@ -67,16 +67,17 @@ class Part:
 
 
 UNIT = "tests/unit"
-SECOND_OF_UNIT = tuple(f"{UNIT}/{name}" for name in ("contracts", "engines", "evidence", "manifests", "steps/gate"))
-THIRD_OF_UNIT = tuple(f"{UNIT}/{name}" for name in ("adapters", "compatibility", "retention", "rollout"))
+OF_CONTRACTS = tuple(f"{UNIT}/{name}" for name in ("contracts", "engines", "evidence", "manifests", "steps/gate"))
+OF_ADAPTERS = tuple(f"{UNIT}/{name}" for name in ("adapters", "compatibility", "retention", "rollout"))
 STACK = ("airflow", "local", "triton", "front")
 VLLM = tuple(name for name in ENVIRONMENTS if name.startswith("vllm-"))
 XGRAMMAR = tuple(name for name in ENVIRONMENTS if name.startswith("xgrammar-"))
 SERVING = "tests/local/serving"
 PARTS = (
-    Part("unit", 160),
-    Part("unit, second of three", 140, besides=("helm",), paths=SECOND_OF_UNIT),
-    Part("unit, third of three", 150, paths=THIRD_OF_UNIT),
+    Part("unit", 150),
+    Part("unit/cli", 160, 0.4),
+    Part("unit, contracts and engines", 140, besides=("helm",), paths=OF_CONTRACTS),
+    Part("unit, adapters and roll-outs", 150, paths=OF_ADAPTERS),
     Part("contracts", 30),
     Part("contracts/wheels", 90, besides=(*VLLM, *XGRAMMAR, "transformers4"), memory_mb=2000),
     Part("dags", 290, python="airflow", besides=("local",)),
