@@ -44,7 +44,11 @@ assert any(each.startswith("release__") for each in found), found
 print(len(found), "DAGs")
 """
 STEPS = """
-import slipway.tasks.programs
+import importlib
+import slipway.tasks.command, slipway.tasks.programs
+from slipway.tasks.pod_processes import PROCESSES
+for module in PROCESSES.values():
+    importlib.import_module(module)
 import blake3, cryptography.hazmat.primitives.asymmetric.ec
 import boto3, huggingface_hub, nncf, openvino, optimum.intel, torch, transformers, tritonclient.grpc
 assert torch.version.cuda is None, torch.version.cuda

@@ -11,8 +11,6 @@ if __name__ == "__main__":
     # read when the OpenMP runtime loads. Threads that spin while they wait take the CPUs from each other as soon as a
     # limit or a neighbour leaves fewer: a perplexity took 25 CPU seconds in place of 1.6 on two busy cores
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # else pydantic reads what each installed package says of itself, to find plugins: a twentieth of a step's imports
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.disable()
     from slipway.tasks.command import SIGNALLED, main, program
 

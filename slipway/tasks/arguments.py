@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from slipway.tasks import pod_processes
 from slipway.tasks.contracts.base import parse_json, read_contract
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS
@@ -16,6 +15,7 @@ from slipway.tasks.contracts.stored.release import PREVIOUS
 from slipway.tasks.document_files import read_contract_file
 from slipway.tasks.parser import AddArguments
 from slipway.tasks.parser import parse as parse_by
+from slipway.tasks.pod_processes import ADD_ARGUMENTS
 
 FETCH_REPOSITORY = "fetch-repository"
 FOLLOW_ADAPTERS = "follow-adapters"
@@ -32,8 +32,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, descripti
     """
     names = dict.fromkeys((*STEP_KINDS, *ADDED))
     programs = {name: partial(_add_site, ADDED.get(name, _add_step), environment) for name in names}
-    without_site = {name: partial(pod_processes.add_arguments, name) for name in pod_processes.PROCESSES}
-    parsed = parse_by(arguments, programs | without_site, description=description)
+    parsed = parse_by(arguments, {**programs, **ADD_ARGUMENTS}, description=description)
     if parsed.step in programs and parsed.site is None:
         raise InputError("there is no site file", remedy="Give --site, or set SLIPWAY_SITE to the site file.")
     return parsed

@@ -30,7 +30,7 @@ ENVIRONMENTS = {
     "clients": Environment(10),
     "transformers4": Environment(10),
     "harness": Environment(50),
-    "modelopt": Environment(40),
+    "modelopt": Environment(10),
     "vllm": Environment(360),
     "vllm-0.24.0": Environment(10),
     "vllm-0.27.1": Environment(10),

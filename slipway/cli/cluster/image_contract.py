@@ -130,8 +130,12 @@ CONTRACTS = (
 STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
     "tasks-gpu-trtllm": (
         *(
+            "slipway.tasks.command",
             "slipway.tasks.programs",
             "slipway.tasks.serving.openai_api.process",
+            "slipway.tasks.serving.pod.all_reduce",
+            "slipway.tasks.serving.pod.await_ranks",
+            "slipway.tasks.serving.pod.drain",
             "slipway.tasks.serving.pod.lead",
             "slipway.tasks.steps.quantize",
             "slipway.tasks.steps.build",
@@ -145,8 +149,10 @@ STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
     ),
     "tasks-gpu-vllm": (
         *(
+            "slipway.tasks.command",
             "slipway.tasks.programs",
             "slipway.tasks.serving.openai_api.process",
+            "slipway.tasks.serving.pod.drain",
             "slipway.tasks.steps.build",
             "slipway.tasks.steps.assemble",
             "slipway.tasks.steps.fetch_repository",
@@ -155,6 +161,7 @@ STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
     ),
     "tasks-modelopt": (
         *(
+            "slipway.tasks.command",
             "slipway.tasks.programs",
             "slipway.tasks.steps.quantize",
             "slipway.tasks.engines.huggingface.llmapi",

@@ -89,7 +89,7 @@ def test_the_doctor_imports_by_the_interpreter_that_will_run_it(slipway):
     commands = [line for line in printed.splitlines() if line.startswith("docker run") and "import " in line]
 
     own, images = "slipway/tasks-gpu:dev-26.05-trtllm", '-c "import '
-    assert any(f"{own} bash -c 'python {images}slipway.tasks.programs" in line and "torch" in line for line in commands)
+    assert any(f"{own} bash -c 'python {images}slipway.tasks.command" in line and "torch" in line for line in commands)
     assert any(f"{own} bash -c 'python3 {images}numpy" in line and "tensorrt_llm.llmapi" in line for line in commands)
     assert any("slipway/tasks-modelopt:dev" in line and "modelopt.torch.quantization" in line for line in commands)
 

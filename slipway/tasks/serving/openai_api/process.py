@@ -10,12 +10,14 @@ import multiprocessing
 import signal
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from multiprocessing.connection import wait
 from pathlib import Path
 
 from slipway.tasks.adapters.telemetry import log_lines
 from slipway.tasks.contracts.errors import PipelineError
 
+APPLICATION = "slipway.tasks.serving.openai_api.application"
 KEPT_S = 86_400
 """The front decides when its connections to this process end: one that is closed here could be in use there."""
 HEADER_BYTES = 64 << 10
@@ -82,7 +84,7 @@ def serve(parsed: argparse.Namespace) -> None:
     if len(parsed.socket) == 1:
         asyncio.run(_serve(parsed, parsed.socket[0]))
         return
-    import aiohttp.web  # noqa: F401 - once, for all processes
+    import_module(APPLICATION)  # once, for all processes
 
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=_worker, args=(parsed, socket)) for socket in parsed.socket]

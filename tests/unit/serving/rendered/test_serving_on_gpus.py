@@ -6,8 +6,9 @@ What ships is looked at whole by tests/unit/manifests/test_serving_what_ships.py
 import jsonschema
 import pytest
 
-from slipway.tasks.arguments import parse
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
+from slipway.tasks.parser import parse
+from slipway.tasks.pod_processes import ADD_ARGUMENTS
 from slipway.tasks.serving.rendered import commands, front, manifests
 from tests.fakes.documents.gpu_site import MULTINODE, gpu_site
 from tests.fakes.documents.rollouts import version
@@ -154,7 +155,7 @@ def test_a_worker_outlives_its_leader(drain_s):
     leader_s = pods["leader"]["spec"]["terminationGracePeriodSeconds"]
 
     *start, last = container(pods["worker"])["lifecycle"]["preStop"]["exec"]["command"]
-    parsed = parse([*start[3:], last], {}, description=None)
+    parsed = parse([*start[3:], last], ADD_ARGUMENTS)
     assert (start[:3], parsed.step) == (["python", "-m", "slipway.tasks"], "await-ranks")
     assert parsed.at_most_s >= leader_s
     assert pods["worker"]["spec"]["terminationGracePeriodSeconds"] > leader_s
