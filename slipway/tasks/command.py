@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
 
 
 def program(arguments: Sequence[str]) -> Callable[[Sequence[str], Mapping[str, str]], str]:
-    """What runs the arguments and returns one line about what it did, with all that it imports."""
+    """Import what these arguments need; return what runs them, which returns one line about what it did."""
     if arguments and (module := pod_processes.PROCESSES.get(arguments[0])):
         import_module(module)
         return pod_processes.run

@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.runner.jobs import Job
 
 SLACK_CPUS = 1.5
-"""So much of a CPU more than there are is given away: jobs that compute also wait now and then. With 0.75 the CPUs of two
-were busy for 86 % of the time, with 1.5 for 95 %."""
+"""CPUs that are given away beyond those there are: jobs that compute also wait now and then. With 0.75, two CPUs were busy
+for 86 % of the time; with 1.5, for 95 %."""
 LEFT_MB = 1000
 
 

@@ -9,7 +9,7 @@ HEAVY = {"boto3", "huggingface_hub", "kubernetes", "numpy", "pydantic", "tritonc
 
 
 @pytest.mark.parametrize("name", PROCESSES)
-def test_a_process_that_needs_no_site_imports_no_contract_and_no_client(name):
+def test_a_process_that_needs_no_site_imports_neither_pydantic_nor_a_client(name):
     assert packages_after(f"from slipway.tasks.command import program; program(['{name}'])") & HEAVY == set()
 
 
