@@ -16,6 +16,8 @@ import fcntl
 import functools
 import hashlib
 import importlib.util
+import itertools
+import json
 import os
 import platform
 import re
@@ -24,7 +26,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TextIO
@@ -108,6 +110,21 @@ ALONE = tuple(name for name in NAMES if name.startswith(("vllm-", "xgrammar-")))
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 OLDEST_PYTHON = (3, 11)
 PYTHON_OF_LOCKS = "3.11"
+PROBE = """\
+import ctypes, os, sys, sysconfig
+options = sysconfig.get_config_var("CONFIG_ARGS") or ""
+folders = sysconfig.get_config_var("LIBDIR"), sys.base_prefix + "/lib"
+library = f"libpython{sysconfig.get_python_version()}.so.1.0"
+optimized = sys.base_prefix == "/usr" or "--enable-optimizations" in options
+try:
+    import bz2, lzma, sqlite3, ssl, zoneinfo
+    any(os.path.exists(f"{folder}/{library}") for folder in folders) or ctypes.CDLL(library)
+except (ImportError, OSError):
+    optimized = False
+sys.stdout.write(f"{optimized} {sys.version}")
+"""
+"""Whether a Python is an optimized build, as distributions' are and pyenv's are not (docs/decisions/0053), and has what
+Airflow and Triton need; then its version."""
 PLATFORM = ("Linux", "x86_64")
 PYTHON_OF_IMAGES = "3.12"
 LAPTOP = "local"
@@ -235,29 +252,45 @@ def installer() -> Path:
 
 @functools.cache
 def interpreter(uv: Path) -> tuple[str, str]:
-    """The path of the Python for which the locks are, and its version."""
-    if platform.python_version().startswith(f"{PYTHON_OF_LOCKS}."):
-        return sys.executable, sys.version
-    path = _found(uv)
-    if path is None:
-        print(f"environments: downloading Python {PYTHON_OF_LOCKS} ...", flush=True)
-        _run(
-            [str(uv), "python", "install", "--quiet", "--no-bin", "--install-dir", str(DOWNLOADED), PYTHON_OF_LOCKS],
-            f"no Python {PYTHON_OF_LOCKS} was found, and none could be downloaded: install it, or set "
-            "UV_PYTHON_INSTALL_MIRROR",
-        )
-        path = _found(uv)
-        assert path is not None
-    asked = subprocess.run([path, "-c", "import sys; print(sys.version)"], capture_output=True, text=True, check=True)
-    return path, asked.stdout.strip()
+    """The path of the Python for which the locks are, and its version; one is downloaded if there is none.
+
+    Raises:
+        SetupError: there is none, and none could be downloaded.
+    """
+    own = [sys.executable] if platform.python_version().startswith(f"{PYTHON_OF_LOCKS}.") else []
+    if python := _best(itertools.chain(own, _found(uv))):
+        return python
+    print(f"environments: downloading Python {PYTHON_OF_LOCKS} ...", flush=True)
+    advice = "install it, or set UV_PYTHON_INSTALL_MIRROR"
+    _run(
+        [str(uv), "python", "install", "--quiet", "--no-bin", "--install-dir", str(DOWNLOADED), PYTHON_OF_LOCKS],
+        f"no Python {PYTHON_OF_LOCKS} was found, and none could be downloaded: {advice}",
+    )
+    if python := _best(_found(uv)):
+        return python
+    raise SetupError(f"no Python {PYTHON_OF_LOCKS} was found, and the one in {DOWNLOADED} does not run: {advice}")
 
 
-def _found(uv: Path) -> str | None:
-    """A Python for the locks on this machine, or the one that was downloaded before."""
-    command = [str(uv), "python", "find", "--no-project", "--system", "--no-python-downloads", PYTHON_OF_LOCKS]
+def _best(pythons: Iterable[str]) -> tuple[str, str] | None:
+    """Path and version of the first one whose build is optimized, else of the first one that runs."""
+    found = dict[str, str]()
+    for path in pythons:
+        done = subprocess.run([path, "-c", PROBE], capture_output=True, text=True, check=False)
+        optimized, _, version = done.stdout.partition(" ")
+        if done.returncode == 0:
+            found[path] = version
+        if optimized == "True":
+            return path, version
+    return next(iter(found.items()), None)
+
+
+def _found(uv: Path) -> Iterator[str]:
+    """The Pythons for the locks on this machine, a downloaded one among them; first those of the distribution."""
+    command = [str(uv), "python", "list", "--only-installed", "--output-format", "json", f"cpython@{PYTHON_OF_LOCKS}"]
     environment = _environment() | {"UV_PYTHON_INSTALL_DIR": str(DOWNLOADED)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else None
+    paths = [each["path"] for each in json.loads(done.stdout)] if done.returncode == 0 else []
+    yield from sorted(paths, key=lambda path: not path.startswith("/usr/"))
 
 
 def make(uv: Path, name: str) -> None:

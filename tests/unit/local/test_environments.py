@@ -1,7 +1,9 @@
-"""Building environments side by side, with a program in the place of uv."""
+"""Building environments side by side, and the Python of which they are made, with a program in the place of uv."""
 
+import platform
 import shutil
 import signal
+import subprocess
 import sys
 import textwrap
 import threading
@@ -13,8 +15,12 @@ from local.environments import SetupError, build, wait_for
 
 UV = """\
     #!/usr/bin/env python3
-    import pathlib, sys, time
-    if sys.argv[1] == "venv":
+    import json, pathlib, sys, time
+    if sys.argv[1:3] == ["python", "list"]:
+        print(json.dumps([{"path": str(path)} for path in sorted(pathlib.Path(__file__).parent.glob("found/*"))]))
+    elif sys.argv[1:3] == ["python", "install"]:
+        pathlib.Path(__file__).with_name("downloaded").rename(pathlib.Path(__file__).with_name("found"))
+    elif sys.argv[1] == "venv":
         target = pathlib.Path(sys.argv[-1])
         (target / "bin").mkdir(parents=True)
         (target / "bin" / "python").symlink_to(sys.executable)
@@ -155,3 +161,60 @@ def test_toolkits_that_were_not_compiled_to_the_end_are_compiled_by_the_next_com
     build(uv, ["harness"])
 
     assert compiled(folder / "harness") == ["torch", "yaml"]
+
+
+@pytest.fixture
+def python(tmp_path, monkeypatch):
+    """Have programs answer as Pythons do: the one that runs this, those that uv finds, those that it would download."""
+    environments.interpreter.cache_clear()
+
+    def put(name, told):
+        program = tmp_path / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{told}\n")
+        program.chmod(0o700)
+        if name == "own":
+            monkeypatch.setattr(sys, "executable", str(program))
+        return str(program)
+
+    yield put
+    environments.interpreter.cache_clear()
+
+
+OPTIMIZED, PLAIN, BROKEN = "printf 'True 3.11.2 (main)'", "printf 'False 3.11.7 (main)'", "exit 127"
+
+
+def test_an_optimized_python_that_runs_this_is_taken_and_no_other_is_looked_for(uv, python):
+    own = python("own", OPTIMIZED)
+    uv.unlink()
+
+    assert environments.interpreter(uv) == (own, "3.11.2 (main)")
+
+
+def test_an_optimized_python_of_the_machine_is_taken_before_another_one_that_runs_this(uv, python):
+    python("own", PLAIN)
+    python("found/1", BROKEN)
+    python("found/2", PLAIN)
+    optimized = python("found/3", OPTIMIZED)
+
+    assert environments.interpreter(uv) == (optimized, "3.11.2 (main)")
+
+
+def test_without_an_optimized_python_the_one_that_runs_this_is_taken(uv, python):
+    own = python("own", PLAIN)
+    python("found/1", PLAIN)
+
+    assert environments.interpreter(uv) == (own, "3.11.7 (main)")
+
+
+def test_a_machine_without_a_python_for_the_locks_gets_one(uv, python, monkeypatch, tmp_path):
+    monkeypatch.setattr(platform, "python_version", lambda: "3.13.0")
+    python("downloaded/1", OPTIMIZED)
+
+    assert environments.interpreter(uv) == (str(tmp_path / "found" / "1"), "3.11.2 (main)")
+
+
+def test_a_python_says_of_itself_what_it_is():
+    told = subprocess.run([sys.executable, "-c", environments.PROBE], capture_output=True, text=True, check=True).stdout
+
+    assert told in {f"{optimized} {sys.version}" for optimized in (True, False)}
