@@ -225,7 +225,7 @@ def test_the_smallest_step_is_one_block_of_the_cache():
 
 
 def test_servers_are_started_by_flags_that_there_are():
-    server = commands.Server("127.0.0.1", 30, "region", completes_configs=False)
+    server = commands.Server("127.0.0.1", 30, "region")
 
     check_command(commands.single(server)[1:], SERVER)
     for number in (0, 1):

@@ -57,6 +57,7 @@ class TritonServer:
                 else ["--allow-metrics=false"]
             ),
             "--pinned-memory-pool-byte-size=0",
+            "--disable-auto-complete-config",
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
             *arguments,
         ]

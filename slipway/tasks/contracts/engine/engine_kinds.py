@@ -105,8 +105,6 @@ class EngineTraits:
     """Its cache keeps only the window of a layer with sliding-window attention; otherwise the whole sequence."""
     unloads_dead_engine: bool = False
     """Its backend unloads a model whose engine has died, for which Triton has to allow that models are unloaded."""
-    complete_configs: bool = False
-    """Its config.pbtxt files are complete; otherwise Triton fills in what they leave out."""
     scaling_metrics: frozenset[ScalingMetric] = frozenset({"request_rate", "requests_in_flight"})
     """What tells the load of its servers.
 
@@ -146,7 +144,6 @@ TRT_ENGINE = EngineTraits(
     expert_parallel="any",
     # TensorRT-LLM's free_gpu_memory_fraction
     cache_share_of_free=True,
-    complete_configs=True,
     # nv_trt_llm_request_metrics and nv_trt_llm_kv_cache_block_metrics of the tensorrtllm backend (README.md of
     # tensorrtllm_backend 0b9d7d5a); the ratio as NVIDIA's tutorials scale the same backend by it (tutorials e8489525)
     scaling_metrics=frozenset(

@@ -63,7 +63,6 @@ def multinode_server(
         control_key=control_key,
         ranked_model=parsed.ranked_model,
         launcher=parsed.launcher,
-        completes_configs=parsed.launcher is not None,
         latency_histograms=telemetry is not None and telemetry.metrics,
         traces=telemetry.triton_traces if telemetry else None,
     )

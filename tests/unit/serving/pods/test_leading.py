@@ -17,7 +17,7 @@ GROUP = lead.MultinodeServer(
     2,
     4,
     60.0,
-    commands.Server("10.0.0.1", 30, "slipway", ranked_model="demo_tensorrt_llm", completes_configs=False),
+    commands.Server("10.0.0.1", 30, "slipway", ranked_model="demo_tensorrt_llm"),
 )
 KEY = "ssh-ed25519 AAAA slipway"
 
@@ -168,7 +168,6 @@ def test_ranks_of_the_llm_api_start_by_its_launcher_which_alone_knows_which_is_t
     assert ranks[:2] == ["-n", "8"]
     assert ranks[2:8] == ["-x", "PATH", "-x", "TLLM_LOG_LEVEL", "trtllm-llmapi-launch", "tritonserver"]
     assert "--http-address=10.0.0.1" in ranks
-    assert "--disable-auto-complete-config" not in ranks
     assert not [word for word in ranks if " " in word]
 
 

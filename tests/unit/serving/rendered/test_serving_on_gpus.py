@@ -99,7 +99,6 @@ def test_engines_that_start_their_own_ranks_need_no_mpirun(kind):
     server = container(templates_of(rendered("gpu-four-in-a-pod", **asked)[0])["server"])
 
     assert server["command"][0] == "tritonserver"
-    assert "--disable-auto-complete-config" not in server["command"]  # Triton fills in what their configs leave out
 
 
 def test_only_rank_0_answers_and_the_others_load_their_share_alone():
