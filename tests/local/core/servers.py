@@ -24,6 +24,7 @@ from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from slipway.tasks.adapters.store.transfer import transfer
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.site.site import ObjectStoreSite, Site
+from tests.support import plain_http
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
 
@@ -67,7 +68,7 @@ def object_store(tmp_path_factory):
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             with contextlib.suppress(httpx.TransportError):
-                assert httpx.get(store.endpoint, timeout=1).status_code == httpx.codes.FORBIDDEN
+                assert plain_http.get(store.endpoint, timeout=1).status_code == httpx.codes.FORBIDDEN
                 break
             assert time.monotonic() < deadline, "the S3 server did not answer"
             time.sleep(0.1)
@@ -117,7 +118,7 @@ class Hub:
 
     def _admin(self, method, body=None):
         headers = {"Authorization": f"Bearer {self.announced['admin_token']}"}
-        return httpx.request(method, f"{self.endpoint}/_faults", json=body, headers=headers).status_code
+        return plain_http.request(method, f"{self.endpoint}/_faults", json=body, headers=headers).status_code
 
 
 def download(client, source, folder):

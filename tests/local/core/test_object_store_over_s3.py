@@ -13,6 +13,7 @@ from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.site.site import ObjectStoreSite
 from tests.fakes.store.object_store_contract import ObjectStoreContract
 from tests.local.core.servers import NO_BUCKET, PLANTED, connected
+from tests.support import plain_http
 
 
 class TestS3ObjectStore(ObjectStoreContract):
@@ -28,11 +29,11 @@ class TestS3ObjectStore(ObjectStoreContract):
         store.put_bytes(f"{root}/report.html", b"<p>", content_type="text/html")
         link = store.link(f"{root}/report.html")
 
-        answer = httpx.get(link)
+        answer = plain_http.get(link)
         assert (answer.content, answer.headers["Content-Type"]) == (b"<p>", "text/html")
         assert httpx.URL(link).params["X-Amz-Expires"] == "259200"
         for forged in (link.replace("=259200", "=604800"), link.replace("report", "other"), f"{link}0"):
-            assert httpx.get(forged).status_code == 403
+            assert plain_http.get(forged).status_code == 403
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def losing_answers(object_store, credentials):
         def answer(self):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             address, headers = object_store.endpoint + self.path, dict(self.headers)
-            answer = httpx.request(self.command, address, content=body, headers=headers)
+            answer = plain_http.request(self.command, address, content=body, headers=headers)
             if self.command == "PUT":
                 passed.append(answer.status_code)
                 if len(passed) == 1:

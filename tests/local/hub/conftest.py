@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 from huggingface_hub import HfApi
 
+from tests.support import plain_http
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
 LOCAL_PYTHON = ENVIRONMENTS / "local" / "bin" / "python"
@@ -49,7 +49,7 @@ class Hub:
 
     def admin(self, method, body=None, token=None):
         headers = {"Authorization": f"Bearer {token or self.announced['admin_token']}"}
-        return httpx.request(method, f"{self.endpoint}/_faults", json=body, headers=headers).status_code
+        return plain_http.request(method, f"{self.endpoint}/_faults", json=body, headers=headers).status_code
 
     def requests(self, method=None, ending=""):
         self.admin("DELETE")  # answered after every request before it was logged

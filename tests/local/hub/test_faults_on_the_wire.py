@@ -8,6 +8,7 @@ import httpx
 import pytest
 from huggingface_hub.errors import HfHubHTTPError
 
+from tests.support import plain_http
 from tests.support.waiting import PATIENCE_S
 
 MIB = 1024 * 1024
@@ -44,7 +45,7 @@ def download(hub, folder, file="model.safetensors"):
 
 
 def ask(hub, file, **headers):
-    return httpx.get(f"{hub.endpoint}/acme/tiny/resolve/main/{file}", headers=headers)
+    return plain_http.get(f"{hub.endpoint}/acme/tiny/resolve/main/{file}", headers=headers)
 
 
 def test_a_cut_download_is_resumed_where_it_stopped(hub, tmp_path):
@@ -102,7 +103,7 @@ def test_a_slow_download_is_whole(hub, tmp_path):
 def test_a_slow_file_is_overtaken_by_others(hub, tmp_path):
     hub.switch_on(repo="acme/slow", file="config.json", kind="slow", bytes_per_s=10)  # over 200 s
 
-    with httpx.stream("GET", f"{hub.endpoint}/acme/slow/resolve/main/config.json", timeout=PATIENCE_S) as slow:
+    with plain_http.stream("GET", f"{hub.endpoint}/acme/slow/resolve/main/config.json", timeout=PATIENCE_S) as slow:
         chunks = slow.iter_raw()
         received = len(next(chunks))
         assert download(hub, tmp_path) == WEIGHTS
@@ -125,7 +126,7 @@ def test_the_bandwidth_that_one_file_uses_is_missing_to_another(running, start_h
     hub = start_hub("narrow", "--bytes-per-s", "1000")  # the first 256 KiB come at once, and use it for four minutes
     address = f"{hub.endpoint}/acme/wide/resolve/main"
 
-    with httpx.stream("GET", f"{address}/first.bin", timeout=PATIENCE_S) as first:
+    with plain_http.stream("GET", f"{address}/first.bin", timeout=PATIENCE_S) as first:
         assert next(first.iter_raw())[:1] == b"1"
         with closing(http.client.HTTPConnection("127.0.0.1", hub.announced["port"], timeout=PATIENCE_S)) as second:
             second.request("GET", "/acme/wide/resolve/main/second.bin")

@@ -20,6 +20,7 @@ from slipway.tasks.contracts.stored.release import StepResult
 from tests.fakes.documents import rollouts
 from tests.fakes.documents.rollouts import channel
 from tests.fakes.releases import SPEC
+from tests.support import plain_http
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
 from tests.support.waiting import PATIENCE_S, until
@@ -52,7 +53,7 @@ def objects(tmp_path_factory):
 
 def answers(endpoint):
     try:
-        return httpx.get(endpoint).status_code == 403
+        return plain_http.get(endpoint).status_code == 403
     except httpx.TransportError:
         return False
 

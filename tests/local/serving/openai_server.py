@@ -18,6 +18,7 @@ from slipway.tasks.serving.pod import drain
 from slipway.tasks.serving.rendered import front, front_keys
 from slipway.tasks.serving.rendered.commands import PORTS, TRITON_PORTS
 from tests.local.serving.triton_server import LOOPBACK
+from tests.support import plain_http
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
 from tests.support.service_logs import LogFiles, tell
@@ -96,7 +97,7 @@ class OpenAiServer:
         # a front that asks for keys answers for the API itself, so Triton's health is all that can be asked without one
         path = "health" if self._has_keys else "v1/models"
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/{path}").status_code == 200
+            return plain_http.get(f"{self.url}/{path}").status_code == 200
         return False
 
     def _config(self, connection_age_s, keys):

@@ -24,6 +24,7 @@ from botocore.exceptions import ClientError
 
 from local.object_store import LocalObjectStore
 from local.stack import ENVIRONMENTS, REPOSITORY
+from tests.support import plain_http
 from tests.support.waiting import until
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": "a-secret-that-nobody-guesses"}
@@ -51,7 +52,7 @@ class Server:
 
     def answers(self):
         try:
-            return httpx.get(self.endpoint).status_code == 403
+            return plain_http.get(self.endpoint).status_code == 403
         except httpx.TransportError:
             return False
 
@@ -146,13 +147,13 @@ def test_wrong_credentials_are_refused(server):
     ],
 )
 def test_requests_without_a_signature_are_refused(server, method, path):
-    answer = httpx.request(method, f"{server.endpoint}{path}")
+    answer = plain_http.request(method, f"{server.endpoint}{path}")
 
     assert (answer.status_code, "<Code>AccessDenied</Code>" in answer.text) == (403, True)
 
 
 def test_the_signed_request_of_these_tests_is_let_in(server):
-    assert httpx.request(**signed(server)).status_code == 200
+    assert plain_http.request(**signed(server)).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_a_signed_request_that_was_changed_is_refused(server, change, code):
     if "header" in change:
         request["headers"].update([change.pop("header")])
 
-    answer = httpx.request(**request | change)
+    answer = plain_http.request(**request | change)
 
     assert f"<Code>{code}</Code>" in answer.text
     assert "Contents" not in server.store.client().list_objects_v2(Bucket=BUCKET)
@@ -187,7 +188,7 @@ def with_trailer(server, body):
         "Content-Encoding": "aws-chunked",
     }
     request = signed(server, body=body, **headers)
-    return httpx.request(**request | {"content": iter([body[:7], body[7:]])})
+    return plain_http.request(**request | {"content": iter([body[:7], body[7:]])})
 
 
 CRC32_OF_DATA = base64.b64encode(zlib.crc32(b"data").to_bytes(4, "big"))
@@ -221,13 +222,13 @@ def test_a_body_that_is_not_what_its_checksum_or_length_says_is_refused(server, 
 
 
 def test_a_body_in_chunks_without_the_length_of_its_content_is_refused(server):
-    answer = httpx.request(**signed(server) | {"content": iter([b"data"])})
+    answer = plain_http.request(**signed(server) | {"content": iter([b"data"])})
 
     assert (answer.status_code, "<Code>MissingContentLength</Code>" in answer.text) == (411, True)
 
 
 def test_an_old_signed_request_is_refused(server):
-    answer = httpx.request(**signed(server, at=datetime.now(UTC) - timedelta(minutes=16)))
+    answer = plain_http.request(**signed(server, at=datetime.now(UTC) - timedelta(minutes=16)))
 
     assert (answer.status_code, "<Code>RequestTimeTooSkewed</Code>" in answer.text) == (403, True)
 
@@ -235,7 +236,7 @@ def test_an_old_signed_request_is_refused(server):
 def test_a_signed_request_does_not_reach_motos_own_api(server):
     server.store.client().put_object(Bucket=BUCKET, Key=KEY, Body=b"kept")
 
-    httpx.request(**signed(server, "POST", "/moto-api/reset", b""))
+    plain_http.request(**signed(server, "POST", "/moto-api/reset", b""))
 
     assert server.store.client().get_object(Bucket=BUCKET, Key=KEY)["Body"].read() == b"kept"
 

@@ -6,7 +6,6 @@ import re
 import subprocess
 import time
 
-import httpx
 import openai
 import pytest
 import yaml
@@ -16,6 +15,7 @@ from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.serving.rendered.front import STATS_PORT
 from tests.local.serving.openai_server import KeptClient
 from tests.local.steps.step_pods import ByHand
+from tests.support import plain_http
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import PATIENCE_S, until
 
@@ -132,4 +132,4 @@ def test_a_key_is_replaced_under_load_and_no_request_fails(keyed):
 def used(keyed):
     """The requests of each key, as the pod's front counts them."""
     (pod,) = keyed.chain.cluster.find("Pod", {"slipway.dev/model": NAME})
-    return httpx.get(f"http://{pod['status']['podIP']}:{STATS_PORT}/metrics").text
+    return plain_http.get(f"http://{pod['status']['podIP']}:{STATS_PORT}/metrics").text

@@ -10,12 +10,12 @@ import random
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 
 from slipway.tasks.contracts.stored.artifact import MANIFEST, STAGES
 from slipway.tasks.contracts.stored.attestation import PROVENANCE, SIGNATURE
 from tests.local.steps.step_pods import FETCH, KILLED, ByHand
+from tests.support import plain_http
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1200)
@@ -119,11 +119,11 @@ def weights_withheld(chain):
 
     @contextlib.contextmanager
     def withheld():
-        httpx.post(url, json=fault, headers=headers).raise_for_status()
+        plain_http.post(url, json=fault, headers=headers).raise_for_status()
         try:
             yield
         finally:
-            httpx.delete(url, headers=headers).raise_for_status()
+            plain_http.delete(url, headers=headers).raise_for_status()
 
     return withheld()
 

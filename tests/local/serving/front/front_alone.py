@@ -15,6 +15,7 @@ from slipway.tasks.serving.rendered.front import Access
 from slipway.tasks.serving.rendered.front_routes import Limits
 from tests.local.serving.openai_server import TEMPLATES
 from tests.local.serving.triton_server import LOOPBACK
+from tests.support import plain_http
 from tests.support.paths import ENVIRONMENTS
 from tests.support.ports import free_ports
 from tests.support.service_logs import LogFiles, tell
@@ -72,7 +73,7 @@ class Front:
     def probe(self, path):
         """Status of a probe; 0 while the front does not listen."""
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"http://{LOOPBACK}:{self.probe_port}{path}", timeout=PATIENCE_S).status_code
+            return plain_http.get(f"http://{LOOPBACK}:{self.probe_port}{path}", timeout=PATIENCE_S).status_code
         return 0
 
     def connect(self, port=None):

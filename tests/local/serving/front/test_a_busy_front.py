@@ -16,6 +16,7 @@ import pytest
 from slipway.tasks.serving.rendered import front
 from tests.local.serving.front.front_alone import REQUESTS, Front, UnixServer
 from tests.local.serving.triton_server import LOOPBACK
+from tests.support import plain_http
 from tests.support.waiting import PATIENCE_S, until
 
 GENERATE, READY = "/v2/models/demo/generate", "/v2/models/demo/ready"
@@ -89,7 +90,7 @@ def test_probes_are_answered_while_clients_have_all_requests_in_flight(door, beh
     url = f"http://{LOOPBACK}:{door.port}"
 
     def ask():
-        answered = until(lambda: served(httpx.post(f"{url}{GENERATE}", json={}, timeout=PATIENCE_S)))
+        answered = until(lambda: served(plain_http.post(f"{url}{GENERATE}", json={}, timeout=PATIENCE_S)))
         return answered.status_code
 
     def served(answer):
@@ -97,7 +98,7 @@ def test_probes_are_answered_while_clients_have_all_requests_in_flight(door, beh
 
     def is_refused():
         with contextlib.suppress(httpx.ReadTimeout):
-            answer = httpx.get(f"{url}{READY}", timeout=1)
+            answer = plain_http.get(f"{url}{READY}", timeout=1)
             told = answer.status_code == 503 and isinstance(answer.json()["error"], str)
             return told and answer.headers["retry-after"] == "1"
         return False
@@ -193,7 +194,7 @@ def test_a_flood_of_headers_is_refused(door, headers):
     ],
 )
 def test_what_the_front_refuses_by_itself_is_json_in_the_form_of_the_api(door, path, size, expected):
-    answer = httpx.post(f"http://{LOOPBACK}:{door.port}{path}", content=b"x" * size)
+    answer = plain_http.post(f"http://{LOOPBACK}:{door.port}{path}", content=b"x" * size)
     error = answer.json()["error"]
 
     assert answer.status_code == expected
@@ -209,7 +210,7 @@ def test_clients_of_openai_ask_again_while_its_processes_are_away(behind, door):
     socket_file = behind.folder / front.OPENAI_SOCKET
     away = socket_file.rename(behind.folder / "away.sock")
     try:
-        answer = httpx.get(f"http://{LOOPBACK}:{door.port}/v1/models")
+        answer = plain_http.get(f"http://{LOOPBACK}:{door.port}/v1/models")
     finally:
         away.rename(socket_file)
     error = answer.json()["error"]

@@ -34,6 +34,7 @@ from slipway.tasks.serving.rendered.front_keys import OVER_QUOTA
 from tests.local.serving.front.front_alone import Front, UnixServer
 from tests.local.serving.openai_server import KeptClient, OpenAiServer, client_of
 from tests.local.serving.triton_server import LOOPBACK
+from tests.support import plain_http
 from tests.support.paths import ENVIRONMENTS
 from tests.support.refused import refused
 from tests.support.seeds import dice
@@ -188,7 +189,7 @@ def test_keys_change_under_kept_connections_and_no_request_is_lost(locked):
             if key is None:
                 break
             change(*keys)
-            until(lambda: httpx.get(url, headers=bearer(second)).status_code == 200)
+            until(lambda: plain_http.get(url, headers=bearer(second)).status_code == 200)
             time.sleep(2)  # every worker of the front reads the file at most once a second
             sent["key"] = key
         assert over_http.get(url, headers=bearer(ALICE)).status_code == 401
@@ -198,7 +199,7 @@ def test_keys_change_under_kept_connections_and_no_request_is_lost(locked):
 
 @pytest.mark.parametrize("path", [*front_keys.HTTP_OPEN, "/v2/health/ready?a=b"])
 def test_load_balancers_ask_without_a_key(locked, path):
-    assert httpx.get(f"{locked.url}{path}").status_code == 200
+    assert plain_http.get(f"{locked.url}{path}").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def test_load_balancers_ask_without_a_key(locked, path):
     ],
 )
 def test_nothing_else_is_reached_without_a_key(echo, method, path):
-    answer = httpx.request(method, f"{echo.url}{path}")
+    answer = plain_http.request(method, f"{echo.url}{path}")
 
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     error = answer.json()["error"]
@@ -223,7 +224,7 @@ def test_nothing_else_is_reached_without_a_key(echo, method, path):
 
 
 def test_routes_of_the_administrator_are_closed_with_a_key_too(echo):
-    assert httpx.get(f"{echo.url}/v2/logging", headers=bearer(ALICE)).status_code == 404
+    assert plain_http.get(f"{echo.url}/v2/logging", headers=bearer(ALICE)).status_code == 404
 
 
 @pytest.mark.parametrize(("page", "allowed"), [(PAGE, PAGE), ("http://ui.example", None)])
@@ -245,7 +246,7 @@ def test_every_page_may_ask_where_the_site_allows_all(tmp_path):
 
 @pytest.mark.parametrize(("key", "status"), [(ALICE, 200), (OLD, 401)])
 def test_a_page_of_the_site_reads_answers_and_refusals(echo, key, status):
-    answer = httpx.get(f"{echo.url}/v1/models", headers={"Origin": PAGE, **bearer(key)})
+    answer = plain_http.get(f"{echo.url}/v1/models", headers={"Origin": PAGE, **bearer(key)})
 
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, PAGE)
 
@@ -253,7 +254,7 @@ def test_a_page_of_the_site_reads_answers_and_refusals(echo, key, status):
 @pytest.mark.parametrize("path", ["/v1/models", "/v2/models/demo/ready"])
 @pytest.mark.parametrize("header", [bearer(ALICE), {"authorization": f"bearer  {ALICE}"}, {"X-Api-Key": ALICE}])
 def test_the_name_of_a_key_goes_on_and_the_key_does_not(echo, path, header):
-    answer = httpx.get(f"{echo.url}{path}", headers={**header, CLIENT_HEADER: "mallory"})
+    answer = plain_http.get(f"{echo.url}{path}", headers={**header, CLIENT_HEADER: "mallory"})
 
     assert answer.json()[CLIENT_HEADER] == "alice"
     assert not {"authorization", "x-api-key"} & set(answer.json())
@@ -264,9 +265,9 @@ def test_the_front_logs_whose_key_it_was_and_never_the_key(echo):
     def logged():
         return [json.loads(line) for line in echo.log.read_text().splitlines() if line.startswith("{")]
 
-    httpx.get(f"{echo.url}/v2/models/demo/ready?logged=1", headers=bearer(ALICE))
-    httpx.get(f"{echo.url}/v2/models/refused/ready", headers=bearer(OLD))
-    httpx.get(f"{echo.url}/health")
+    plain_http.get(f"{echo.url}/v2/models/demo/ready?logged=1", headers=bearer(ALICE))
+    plain_http.get(f"{echo.url}/v2/models/refused/ready", headers=bearer(OLD))
+    plain_http.get(f"{echo.url}/health")
 
     wanted = {("alice", "/v2/models/demo/ready", 200), (None, "/v2/models/refused/ready", 401)}
     until(lambda: wanted <= {(line["client"], line["path"], line["status"]) for line in logged()})
@@ -277,15 +278,15 @@ def test_the_front_logs_whose_key_it_was_and_never_the_key(echo):
 
 def test_requests_are_counted_by_key(echo):
     def count(client, status):
-        page = httpx.get(f"http://{LOOPBACK}:{echo.stats_port}/metrics").text
+        page = plain_http.get(f"http://{LOOPBACK}:{echo.stats_port}/metrics").text
         found = re.findall(
             rf'^envoy_slipway_requests{{client="{client}",code="{status}",grpc_status=""}} (\d+)$', page, re.MULTILINE
         )
         return int(*found or "0")
 
     before = count("alice", 200), count("", 401)
-    httpx.get(f"{echo.url}/v2/models/demo/ready", headers=bearer(ALICE))
-    httpx.get(f"{echo.url}/v1/models", headers=bearer(OLD))
+    plain_http.get(f"{echo.url}/v2/models/demo/ready", headers=bearer(ALICE))
+    plain_http.get(f"{echo.url}/v1/models", headers=bearer(OLD))
 
     until(lambda: (count("alice", 200), count("", 401)) == (before[0] + 1, before[1] + 1))
 
@@ -380,7 +381,7 @@ def test_the_front_takes_the_lines_as_keys_that_the_command_lists_and_can_revoke
 def test_a_front_that_cannot_read_its_keys_lets_nobody_in(tmp_path, keys):
     """Envoy goes on with a request whose script fails: without the variable, this one does."""
     with Front(0, tmp_path, keys=keys and tmp_path / keys, locked=True) as running:
-        answer = httpx.get(f"http://{LOOPBACK}:{running.port}/v1/models", headers=bearer(ALICE))
+        answer = plain_http.get(f"http://{LOOPBACK}:{running.port}/v1/models", headers=bearer(ALICE))
 
     assert answer.status_code == 401
 

@@ -20,6 +20,7 @@ from tritonclient.utils import InferenceServerException
 from slipway.tasks.serving.rendered import commands, front, front_routes
 from tests.local.serving.openai_server import OpenAiServer
 from tests.local.serving.triton_server import LOOPBACK
+from tests.support import plain_http
 from tests.support.seeds import dice
 from tests.support.waiting import PATIENCE_S
 
@@ -170,7 +171,7 @@ def raw_status(port, method, path):
 
 @pytest.mark.parametrize(("method", "path", "body"), ALLOWED)
 def test_what_clients_need_passes(door, method, path, body):
-    assert httpx.request(method, f"{door.url}{path}", json=body).status_code == 200
+    assert plain_http.request(method, f"{door.url}{path}", json=body).status_code == 200
 
 
 @pytest.mark.parametrize(("method", "path"), [*ADMINISTRATION, *OTHER_SPELLINGS])
@@ -247,7 +248,7 @@ def text(size):
 
 @pytest.mark.parametrize("size", [1, LIMIT // 2, LIMIT - 1000])
 def test_prompts_within_the_limit_pass(door, client, size):
-    answer = httpx.post(f"{door.url}/v2/models/demo/generate", json={"text_input": "x" * size}, timeout=60)
+    answer = plain_http.post(f"{door.url}/v2/models/demo/generate", json={"text_input": "x" * size}, timeout=60)
 
     assert answer.json()["text_output"] == str(size)
     assert client.infer("demo", text(size)).as_numpy("text_output")[0] == str(size).encode()
@@ -260,14 +261,16 @@ def test_prompts_within_the_limit_pass(door, client, size):
 def test_a_larger_body_is_refused_over_http(door, triton, path, size):
     begun = triton.begun()
     body = json.dumps({"text_input": "x" * size}).encode()
-    answer = httpx.post(f"{door.url}/v2/models/demo/{path}", content=body, timeout=60)
+    answer = plain_http.post(f"{door.url}/v2/models/demo/{path}", content=body, timeout=60)
 
     assert (answer.status_code, answer.json()) == (413, {"error": front.TOO_LARGE})
     assert triton.begun() == begun
 
 
 def test_a_larger_body_without_a_length_is_refused(door):
-    answer = httpx.post(f"{door.url}/v2/models/demo/generate", content=(b"x" * 1000 for _ in range(2000)), timeout=60)
+    answer = plain_http.post(
+        f"{door.url}/v2/models/demo/generate", content=(b"x" * 1000 for _ in range(2000)), timeout=60
+    )
 
     assert answer.status_code == 413
 
@@ -351,7 +354,7 @@ def infer_of(text="hello", parameters=""):
 
 @pytest.mark.parametrize("written", CLASSES.values(), ids=CLASSES)
 def test_classes_of_a_text_which_end_triton_are_refused_over_http(door, triton, written):
-    answer = httpx.post(f"{door.url}/v2/models/demo/infer", content=infer_of(parameters=written))
+    answer = plain_http.post(f"{door.url}/v2/models/demo/infer", content=infer_of(parameters=written))
 
     assert (answer.status_code, answer.json()) == (400, {"error": front_routes.NO_CLASSES})
     assert triton.process.poll() is None
@@ -362,7 +365,7 @@ def test_classes_are_found_however_the_length_of_the_json_is_written(door, trito
     """Triton reads the digits at the start (`std::stoi`), and Lua a whole number."""
     content = infer_of(parameters=CLASSES["plain"])
     length = {"Inference-Header-Content-Length": told.format(len(content))}
-    answer = httpx.post(f"{door.url}/v2/models/demo/infer", content=content + "\n" * 2, headers=length)
+    answer = plain_http.post(f"{door.url}/v2/models/demo/infer", content=content + "\n" * 2, headers=length)
 
     assert (answer.status_code, answer.json()) == (400, {"error": front_routes.NO_CLASSES})
     assert triton.process.poll() is None
@@ -398,7 +401,7 @@ def test_classes_of_a_text_which_end_triton_are_refused_over_grpc(door, triton, 
 def test_prompts_about_classes_pass(door, client, prompt):
     tensor = triton_grpc.InferInput("text_input", [1], "BYTES")
     tensor.set_data_from_numpy(np.array([prompt.encode()], dtype=np.object_))
-    answer = httpx.post(f"{door.url}/v2/models/demo/infer", content=infer_of(prompt))
+    answer = plain_http.post(f"{door.url}/v2/models/demo/infer", content=infer_of(prompt))
 
     assert answer.json()["outputs"][0]["data"] == [str(len(prompt))]
     assert client.infer("demo", [tensor]).as_numpy("text_output")[0] == str(len(prompt)).encode()
@@ -461,7 +464,7 @@ def test_an_id_may_be_that_word_wherever_a_frame_ends(door, end):
 
 
 def test_a_compressed_request_is_not_unpacked(door, client):
-    packed = httpx.post(f"{door.url}/v2/models/demo/generate", content=b"x", headers={"Content-Encoding": "gzip"})
+    packed = plain_http.post(f"{door.url}/v2/models/demo/generate", content=b"x", headers={"Content-Encoding": "gzip"})
     with pytest.raises(InferenceServerException) as refused:
         client.infer("demo", text(5), compression_algorithm="gzip")
 
@@ -471,7 +474,7 @@ def test_a_compressed_request_is_not_unpacked(door, client):
 @pytest.mark.parametrize("verb", ["infer", "generate", "generate_stream"])
 @pytest.mark.parametrize("body", UNREADABLE)
 def test_a_body_that_triton_cannot_read_is_a_bad_request(door, verb, body):
-    answer = httpx.post(f"{door.url}/v2/models/demo/{verb}", content=body)
+    answer = plain_http.post(f"{door.url}/v2/models/demo/{verb}", content=body)
 
     assert answer.status_code == 400
     assert answer.json()["error"]
@@ -535,7 +538,7 @@ def test_what_is_not_utf_8_is_refused_wherever_it_stands_for_triton_would_answer
 
 def test_what_is_not_utf_8_is_refused_of_tensors_too(door):
     body = infer_of().encode().replace(b"{", b'{"id": "\xff", ', 1)
-    answer = httpx.post(f"{door.url}/v2/models/demo/infer", content=body)
+    answer = plain_http.post(f"{door.url}/v2/models/demo/infer", content=body)
 
     assert (answer.status_code, answer.json()) == (400, {"error": front_routes.NOT_UTF_8})
 
@@ -544,7 +547,7 @@ def test_tensors_in_binary_need_not_be_utf_8(door):
     tensor = {"name": "text_input", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 6}}
     head = json.dumps({"id": "\u00e9", "inputs": [tensor]}, ensure_ascii=False).encode()
     url, given = f"{door.url}/v2/models/demo/infer", {"Inference-Header-Content-Length": str(len(head))}
-    answer = httpx.post(url, content=head + b"\x02\0\0\0\xff\xed", headers=given)
+    answer = plain_http.post(url, content=head + b"\x02\0\0\0\xff\xed", headers=given)
 
     assert answer.json()["outputs"][0]["data"] == ["2"]
 
@@ -552,7 +555,7 @@ def test_tensors_in_binary_need_not_be_utf_8(door):
 @pytest.mark.parametrize("path", ["generate?a=/infer", "generate_stream?/infer"])
 def test_only_infer_has_tensors_in_binary(door, path):
     given = {"Inference-Header-Content-Length": "10"}
-    answer = httpx.post(f"{door.url}/v2/models/demo/{path}", content=b'{"text_input": "\xff"}', headers=given)
+    answer = plain_http.post(f"{door.url}/v2/models/demo/{path}", content=b'{"text_input": "\xff"}', headers=given)
 
     assert answer.json() == {"error": front_routes.NOT_UTF_8}
 
@@ -566,4 +569,4 @@ def test_an_id_that_is_not_utf_8_is_refused_over_grpc(door):
 
 
 def test_the_front_says_that_it_is_alive_on_a_port_of_its_own(door):
-    assert httpx.get(f"http://{LOOPBACK}:{door.probe_port}/live").status_code == 200
+    assert plain_http.get(f"http://{LOOPBACK}:{door.probe_port}/live").status_code == 200

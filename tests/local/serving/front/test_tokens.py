@@ -6,7 +6,6 @@ import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import pytest
 from tritonclient import grpc as triton_grpc
 from tritonclient.utils import InferenceServerException
@@ -17,6 +16,7 @@ from slipway.tasks.serving.rendered import front
 from tests.local.serving.front.front_alone import Front, UnixServer
 from tests.local.serving.front.test_api_keys import Echo, bearer, stored
 from tests.local.serving.triton_server import LOOPBACK
+from tests.support import plain_http
 from tests.support.paths import ENVIRONMENTS
 from tests.support.waiting import until
 
@@ -92,7 +92,7 @@ def door(made, tmp_path_factory):
         with Front(triton.server_port, folder, keys=keys, jwt=issuer, quotas=((f"jwt:{LONG}", 1000),)) as running:
             running.url = f"http://{LOOPBACK}:{running.port}"
             # the front fetches the provider's keys once it has started
-            until(lambda: httpx.get(f"{running.url}/v1/models", headers=bearer(made["right"])).status_code == 200)
+            until(lambda: plain_http.get(f"{running.url}/v1/models", headers=bearer(made["right"])).status_code == 200)
             yield running
         for server in (triton, provider, api):
             server.shutdown()
@@ -100,7 +100,7 @@ def door(made, tmp_path_factory):
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v2/models/demo/ready"])
 def test_a_token_lets_in_and_its_subject_goes_on_and_it_does_not(door, made, path):
-    answer = httpx.get(f"{door.url}{path}", headers={**bearer(made["right"]), CLIENT_HEADER: "mallory"})
+    answer = plain_http.get(f"{door.url}{path}", headers={**bearer(made["right"]), CLIENT_HEADER: "mallory"})
 
     assert (answer.status_code, answer.json()[CLIENT_HEADER]) == (200, "jwt:carol_1_id.example~58649794ba6ae89d")
     assert "authorization" not in answer.json()
@@ -108,7 +108,7 @@ def test_a_token_lets_in_and_its_subject_goes_on_and_it_does_not(door, made, pat
 
 def test_no_two_subjects_have_one_name(door, made):
     """Of whatever length and letters: each has its own quota. The site knows the names before the front makes them."""
-    answers = [httpx.get(f"{door.url}/v1/models", headers=bearer(token)).json() for token in made["tokens"]]
+    answers = [plain_http.get(f"{door.url}/v1/models", headers=bearer(token)).json() for token in made["tokens"]]
     names = [each[CLIENT_HEADER] for each in answers]
 
     assert names == [subject_name(each) for each in SUBJECTS]
@@ -117,10 +117,10 @@ def test_no_two_subjects_have_one_name(door, made):
 
 def test_metrics_name_no_subject_without_a_quota_of_its_own(door, made):
     for token in (made["right"], made["tokens"][SUBJECTS.index(LONG)], KEY):
-        httpx.get(f"{door.url}/v1/models", headers=bearer(token))
+        plain_http.get(f"{door.url}/v1/models", headers=bearer(token))
 
     def clients():
-        page = httpx.get(f"http://{LOOPBACK}:{door.stats_port}/metrics").text
+        page = plain_http.get(f"http://{LOOPBACK}:{door.stats_port}/metrics").text
         return set(re.findall(r'envoy_slipway_requests\{[^}]*client="([^"]*)"', page))
 
     until(lambda: {"alice", "jwt:*", f"jwt:{LONG}"} <= clients())
@@ -129,7 +129,7 @@ def test_metrics_name_no_subject_without_a_quota_of_its_own(door, made):
 
 def test_every_token_that_is_wrong_is_refused(door, made):
     statuses = {
-        how: httpx.get(f"{door.url}/v1/models", headers=bearer(token)).status_code
+        how: plain_http.get(f"{door.url}/v1/models", headers=bearer(token)).status_code
         for how, token in made["wrong"].items()
     }
 
@@ -137,11 +137,11 @@ def test_every_token_that_is_wrong_is_refused(door, made):
 
 
 def test_a_token_is_taken_from_its_header_alone(door, made):
-    assert httpx.get(f"{door.url}/v1/models", params={"access_token": made["right"]}).status_code == 401
+    assert plain_http.get(f"{door.url}/v1/models", params={"access_token": made["right"]}).status_code == 401
 
 
 def test_keys_are_taken_beside_tokens(door):
-    answer = httpx.get(f"{door.url}/v1/models", headers=bearer(KEY))
+    answer = plain_http.get(f"{door.url}/v1/models", headers=bearer(KEY))
 
     assert (answer.status_code, answer.json()[CLIENT_HEADER]) == (200, "alice")
 

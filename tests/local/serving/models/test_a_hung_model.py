@@ -3,11 +3,11 @@
 import http.client
 import json
 
-import httpx
 import pytest
 
 from slipway.tasks.serving.pod.live import problems
 from tests.local.serving.triton_server import LOOPBACK
+from tests.support import plain_http
 
 CONFIG = """
 name: "demo" backend: "python" max_batch_size: 0
@@ -67,7 +67,7 @@ def test_it_stays_ready_and_is_found_dead_once_requests_have_waited(server, tmp_
     for _ in range(2):  # one hangs and the other waits, whichever comes first
         ask_and_leave(server, "hang")
     metrics = f"http://{LOOPBACK}:{server.metrics_port}/metrics"
-    while 'nv_inference_pending_request_count{model="demo",version="1"} 1' not in httpx.get(metrics).text:
+    while 'nv_inference_pending_request_count{model="demo",version="1"} 1' not in plain_http.get(metrics).text:
         pass
 
     assert [probe(now) != [] for now in range(PERIOD_S, PERIOD_S + STALLED_S + 1, PERIOD_S)] == [False, False, True]

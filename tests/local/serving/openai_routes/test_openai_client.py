@@ -2,13 +2,13 @@
 
 import json
 
-import httpx
 import openai
 import pytest
 from tokenizers import Tokenizer
 
 from tests.local.serving.openai_server import RELEASE, client_of
 from tests.local.serving.served_engine import CHECKPOINT
+from tests.support import plain_http
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 ASKED = [{"role": "user", "content": QUESTION}]
@@ -54,7 +54,7 @@ def test_a_stream_is_the_same_answer_in_pieces(client):
 
 def test_a_stream_ends_as_the_protocol_says(api):
     body = {"model": "demo", "messages": ASKED, "stream": True}
-    response = httpx.post(f"{api.url}/v1/chat/completions", json=body)
+    response = plain_http.post(f"{api.url}/v1/chat/completions", json=body)
     events = [line.removeprefix("data: ") for line in response.text.splitlines() if line]
 
     assert response.headers["content-type"].startswith("text/event-stream")
@@ -185,12 +185,12 @@ def test_a_wrong_request_names_the_parameter(client):
 
 
 def test_a_route_that_does_not_exist_is_an_error_in_the_same_form(api):
-    response = httpx.post(f"{api.url}/v1/audio/speech", json={})
+    response = plain_http.post(f"{api.url}/v1/audio/speech", json={})
 
     assert (response.status_code, set(response.json()["error"])) == (404, {"message", "type", "param", "code"})
 
 
 def test_tritons_own_routes_stay_on_the_same_port(api):
-    response = httpx.post(f"{api.url}/v2/models/demo/generate", json={"text_input": QUESTION})
+    response = plain_http.post(f"{api.url}/v2/models/demo/generate", json={"text_input": QUESTION})
 
     assert response.json()["text_output"] == ANSWER

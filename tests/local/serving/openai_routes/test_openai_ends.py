@@ -125,11 +125,14 @@ def test_a_client_that_does_not_wait_for_a_whole_answer_frees_its_slot(long_api,
 
 def test_a_model_that_is_stopping_asks_its_clients_for_another_try(start_server, make_long_repository, tmp_path):
     triton = start_server(make_long_repository(2))
-    with OpenAiServer(triton, tmp_path) as api, RunningAnswer(triton, **{**STAYS, "max_tokens": 1500}):
+    with (
+        OpenAiServer(triton, tmp_path) as api,
+        httpx.Client(base_url=api.url, timeout=60) as client,
+        RunningAnswer(triton, **{**STAYS, "max_tokens": 1500}),
+    ):
         triton.process.terminate()
-        answer = httpx.post(f"{api.url}/v1/chat/completions", json={**SHORT, "max_tokens": 6}, timeout=60)
-        while answer.status_code == 200:
-            answer = httpx.post(f"{api.url}/v1/chat/completions", json={**SHORT, "max_tokens": 6}, timeout=60)
+        while (answer := client.post("/v1/chat/completions", json={**SHORT, "max_tokens": 6})).status_code == 200:
+            pass
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
     assert int(answer.headers["Retry-After"]) > 0

@@ -4,18 +4,18 @@ import gzip
 import json
 import socket
 
-import httpx
 import pytest
 
 from slipway.tasks.serving.openai_api.application import BODY_BYTES
 from tests.local.serving.triton_server import LOOPBACK
+from tests.support import plain_http
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 ASKED = {"model": "demo", "messages": [{"role": "user", "content": QUESTION}]}
 
 
 def ask(api, **options):
-    return httpx.post(f"{api.url}/v1/chat/completions", json=ASKED, timeout=60, **options)
+    return plain_http.post(f"{api.url}/v1/chat/completions", json=ASKED, timeout=60, **options)
 
 
 def test_a_token_is_accepted_ignored_and_never_logged(api):
@@ -38,7 +38,7 @@ def test_more_than_a_hundred_headers_are_refused(api):
 
 
 def test_a_body_beyond_the_limit_is_refused_as_one_that_no_context_holds(api):
-    refused = httpx.post(f"{api.url}/v1/chat/completions", content=b" " * (BODY_BYTES + 1), timeout=60)
+    refused = plain_http.post(f"{api.url}/v1/chat/completions", content=b" " * (BODY_BYTES + 1), timeout=60)
     error = refused.json()["error"]
 
     assert (refused.status_code, error["code"]) == (400, "context_length_exceeded")
@@ -46,14 +46,14 @@ def test_a_body_beyond_the_limit_is_refused_as_one_that_no_context_holds(api):
 
 
 def test_a_body_beyond_the_limit_is_refused_in_anthropics_form(api):
-    refused = httpx.post(f"{api.url}/v1/messages", content=b" " * (BODY_BYTES + 1), timeout=60)
+    refused = plain_http.post(f"{api.url}/v1/messages", content=b" " * (BODY_BYTES + 1), timeout=60)
 
     assert (refused.status_code, refused.json()["error"]["type"]) == (413, "request_too_large")
 
 
 def test_a_long_prompt_within_the_limit_is_refused_by_the_model(api):
     long = {**ASKED, "messages": [{"role": "user", "content": "word " * 200_000}]}
-    refused = httpx.post(f"{api.url}/v1/chat/completions", json=long, timeout=60)
+    refused = plain_http.post(f"{api.url}/v1/chat/completions", json=long, timeout=60)
     error = refused.json()["error"]
 
     assert (refused.status_code, error["code"], error["param"]) == (400, "context_length_exceeded", "messages")
@@ -67,13 +67,16 @@ def test_a_long_prompt_within_the_limit_is_refused_by_the_model(api):
 def test_the_front_hands_compressed_requests_on_as_they_are(api, encoding, body, status):
     headers = {"Content-Encoding": encoding, "Content-Type": "application/json"}
 
-    assert httpx.post(f"{api.url}/v1/chat/completions", content=body, headers=headers, timeout=60).status_code == status
+    assert (
+        plain_http.post(f"{api.url}/v1/chat/completions", content=body, headers=headers, timeout=60).status_code
+        == status
+    )
 
 
 @pytest.mark.parametrize("path", ["/health", "/ping"])
 def test_load_tools_are_told_that_the_models_take_requests(api, path):
-    assert httpx.get(f"{api.url}{path}", timeout=60).status_code == 200
-    assert httpx.post(f"{api.url}{path}", timeout=60).status_code == 404
+    assert plain_http.get(f"{api.url}{path}", timeout=60).status_code == 200
+    assert plain_http.post(f"{api.url}{path}", timeout=60).status_code == 404
 
 
 def test_a_client_that_leaves_within_its_request_disturbs_nobody(api):

@@ -10,6 +10,7 @@ import pytest
 
 from tests.local.serving.openai_server import OpenAiServer
 from tests.local.serving.triton_server import together
+from tests.support import plain_http
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 PROCESSES = 2
@@ -41,7 +42,9 @@ def gone(pids, timeout_s=20):
 
 def ask(url):
     body = {"model": "demo", "messages": [{"role": "user", "content": QUESTION}]}
-    return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).json()["choices"][0]["message"]["content"]
+    return plain_http.post(f"{url}/v1/chat/completions", json=body, timeout=60).json()["choices"][0]["message"][
+        "content"
+    ]
 
 
 def test_every_process_answers_through_the_front_and_by_its_own_socket(two):

@@ -15,10 +15,9 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-import httpx
-
 from tests.local.serving.openai_routes.exchanges import Recorder
 from tests.local.serving.openai_routes.test_other_clients import CLIENTS, OF_NODE, QUESTION, aiperf, run
+from tests.support import plain_http
 from tests.support.paths import REPOSITORY
 from tests.unit.openai_api.test_guidellm import BODIES, RESPONSES
 
@@ -77,10 +76,10 @@ def titled(package):
 
 def guidellm(url, model):
     """The bodies that it builds without a wish for the length of answers, which only some engine kinds obey."""
-    httpx.get(f"{url}/v1/models")
+    plain_http.get(f"{url}/v1/models")
     for path, body in {**BODIES, "/v1/responses": RESPONSES}.items():
         asked = {name: value for name, value in body.items() if name != "ignore_eos"}
-        httpx.post(f"{url}{path}", json={**asked, "model": model}, timeout=60)
+        plain_http.post(f"{url}{path}", json={**asked, "model": model}, timeout=60)
 
 
 def section(title, exchanges):
