@@ -5,9 +5,10 @@
 They are built side by side. `--then -m demo` runs a module of Python as soon as the environment `local` is built, while
 the others are being built; it calls `wait_for` before it uses one of them.
 
-The locks are for CPython 3.11 on Linux x86-64. If another Python runs this, uv finds a 3.11 on the machine, or
-downloads one into .slipway/python. An environment whose lock has not changed is kept. uv installs from the indexes that
-environment variables configure for pip. All environments are in .slipway/envs.
+The locks are for CPython 3.11 on Linux x86-64. The first optimized build among the one that runs this and those on the
+machine is taken (docs/decisions/0053); without any 3.11, uv downloads one into .slipway/python. An environment whose
+lock and Python have not changed is kept. uv installs from the indexes that environment variables configure for pip. All
+environments are in .slipway/envs.
 """
 
 import argparse
@@ -110,21 +111,25 @@ ALONE = tuple(name for name in NAMES if name.startswith(("vllm-", "xgrammar-")))
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 OLDEST_PYTHON = (3, 11)
 PYTHON_OF_LOCKS = "3.11"
+NAMED = "PYTHON"
+"""The variable of `make PYTHON=...`, which names the Python that runs this: a 3.11 is then taken as it is."""
 PROBE = """\
 import ctypes, os, sys, sysconfig
 options = sysconfig.get_config_var("CONFIG_ARGS") or ""
 folders = sysconfig.get_config_var("LIBDIR"), sys.base_prefix + "/lib"
 library = f"libpython{sysconfig.get_python_version()}.so.1.0"
-optimized = sys.base_prefix == "/usr" or "--enable-optimizations" in options
+usable, optimized = True, sys.base_prefix == "/usr" or "--enable-optimizations" in options
 try:
     import bz2, lzma, sqlite3, ssl, zoneinfo
     any(os.path.exists(f"{folder}/{library}") for folder in folders) or ctypes.CDLL(library)
 except (ImportError, OSError):
-    optimized = False
-sys.stdout.write(f"{optimized} {sys.version}")
+    usable = False
+sys.stdout.write(f"{usable:d}{optimized:d} {sys.version}")
 """
-"""Whether a Python is an optimized build, as distributions' are and pyenv's are not (docs/decisions/0053), and has what
-Airflow and Triton need; then its version."""
+"""What a Python says of itself: whether it has what Airflow and Triton need; whether its build is optimized, as
+distributions' are and pyenv's are not (docs/decisions/0053); its version."""
+BEST = "11"
+DISTRIBUTION = Path("/usr/bin") / f"python{PYTHON_OF_LOCKS}"
 PLATFORM = ("Linux", "x86_64")
 PYTHON_OF_IMAGES = "3.12"
 LAPTOP = "local"
@@ -258,7 +263,9 @@ def interpreter(uv: Path) -> tuple[str, str]:
         SetupError: there is none, and none could be downloaded.
     """
     own = [sys.executable] if platform.python_version().startswith(f"{PYTHON_OF_LOCKS}.") else []
-    if python := _best(itertools.chain(own, _found(uv))):
+    if own and NAMED in os.environ:
+        return sys.executable, sys.version
+    if python := _best(itertools.chain(own, [str(DISTRIBUTION)], _found(uv))):
         return python
     print(f"environments: downloading Python {PYTHON_OF_LOCKS} ...", flush=True)
     advice = "install it, or set UV_PYTHON_INSTALL_MIRROR"
@@ -272,25 +279,25 @@ def interpreter(uv: Path) -> tuple[str, str]:
 
 
 def _best(pythons: Iterable[str]) -> tuple[str, str] | None:
-    """Path and version of the first one whose build is optimized, else of the first one that runs."""
-    found = dict[str, str]()
+    """Path and version of the first optimized build that can be used, else of the first that can, else that runs."""
+    found = list[tuple[str, str, str]]()
     for path in pythons:
-        done = subprocess.run([path, "-c", PROBE], capture_output=True, text=True, check=False)
-        optimized, _, version = done.stdout.partition(" ")
-        if done.returncode == 0:
-            found[path] = version
-        if optimized == "True":
-            return path, version
-    return next(iter(found.items()), None)
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            told = subprocess.run([path, "-c", PROBE], capture_output=True, text=True, check=True).stdout
+            rank, _, version = told.partition(" ")
+            found.append((rank, path, version))
+            if rank == BEST:
+                break
+    rank, path, version = max(found, key=lambda each: each[0], default=("", "", ""))
+    return (path, version) if rank else None
 
 
 def _found(uv: Path) -> Iterator[str]:
-    """The Pythons for the locks on this machine, a downloaded one among them; first those of the distribution."""
+    """The Pythons for the locks that were downloaded before, and those that uv knows on this machine."""
+    yield from map(str, sorted(DOWNLOADED.glob(f"cpython-{PYTHON_OF_LOCKS}.*/bin/python{PYTHON_OF_LOCKS}")))
     command = [str(uv), "python", "list", "--only-installed", "--output-format", "json", f"cpython@{PYTHON_OF_LOCKS}"]
-    environment = _environment() | {"UV_PYTHON_INSTALL_DIR": str(DOWNLOADED)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    paths = [each["path"] for each in json.loads(done.stdout)] if done.returncode == 0 else []
-    yield from sorted(paths, key=lambda path: not path.startswith("/usr/"))
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
+    yield from (each["path"] for each in (json.loads(done.stdout) if done.returncode == 0 else []))
 
 
 def make(uv: Path, name: str) -> None:
@@ -302,7 +309,7 @@ def make(uv: Path, name: str) -> None:
     if stamp.exists() and stamp.read_text() == digest:
         return
     started_at = time.monotonic()
-    print(f"environments: building {name} ...", flush=True)
+    print(f"environments: building {name} with {python} ...", flush=True)
     shutil.rmtree(target, ignore_errors=True)
     _run([str(uv), "venv", "--quiet", "--python", python, str(target)], f"cannot create {target}")
     install = [str(uv), "pip", "install", "--quiet", "--no-deps", "--python", str(target / "bin" / "python")]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.packaging.conftest import uv
 from tests.support.paths import REPOSITORY
+from tests.support.uv import uv
 
 PINNED = next(
     line.split()[0].rpartition("==")[2]

@@ -19,6 +19,7 @@ from slipway.cli.cluster.image_contract import PACKAGES_OF_SERVERS, PACKAGES_OF_
 from tests.contracts.recorded import contract
 from tests.local.images.wheels import names_of, normalized, repacked, stand_in
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.uv import uv
 
 OWN = [ENVIRONMENTS / name for name in ("tasks", "triton", "local")]
 OPENAI = contract("tensorrt_llm_openai.yaml")
@@ -106,8 +107,7 @@ class Image:
     def __init__(self, folder, wheels, flavour):
         self.folder, self.wheels, self.flavour = folder, wheels, flavour
         self.vendor = folder / "opt" / "venv-tritonserver"
-        base = getattr(sys, "_base_executable", sys.executable)
-        subprocess.run([base, "-m", "venv", self.vendor], check=True)
+        uv("venv", "--quiet", "--seed", "--python", sys.executable, self.vendor)
         self.path = f"{self.vendor / 'bin'}:{os.environ['PATH']}"
         self.run(
             f"python3 -m pip install -q --no-deps -r {wheels[flavour] / 'all.lock'}",

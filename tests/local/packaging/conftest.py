@@ -7,17 +7,11 @@ import sys
 
 import pytest
 
-from local import environments
 from tests.fakes.servers.airflow_server import PASSWORD, USER, AirflowServer
 from tests.support.paths import REPOSITORY
+from tests.support.uv import uv
 
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "slipway")
-
-
-def uv(*arguments):
-    command = [str(environments.installer()), *map(str, arguments)]
-    done = subprocess.run(command, env=environments._environment(), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="session")

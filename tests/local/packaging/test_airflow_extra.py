@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.local.packaging.conftest import uv
 from tests.local.packaging.plain_airflow import DAGS, listed
 from tests.support.paths import ENVIRONMENTS
+from tests.support.uv import uv
 
 
 @pytest.fixture(scope="module")

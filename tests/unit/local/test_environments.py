@@ -1,10 +1,12 @@
 """Building environments side by side, and the Python of which they are made, with a program in the place of uv."""
 
+import ctypes
+import os
 import platform
 import shutil
 import signal
-import subprocess
 import sys
+import sysconfig
 import textwrap
 import threading
 
@@ -17,9 +19,12 @@ UV = """\
     #!/usr/bin/env python3
     import json, pathlib, sys, time
     if sys.argv[1:3] == ["python", "list"]:
+        assert sys.argv[-1] == "cpython@3.11"
         print(json.dumps([{"path": str(path)} for path in sorted(pathlib.Path(__file__).parent.glob("found/*"))]))
     elif sys.argv[1:3] == ["python", "install"]:
-        pathlib.Path(__file__).with_name("downloaded").rename(pathlib.Path(__file__).with_name("found"))
+        target = pathlib.Path(sys.argv[sys.argv.index("--install-dir") + 1], "cpython-3.11.9-linux", "bin")
+        target.mkdir(parents=True)
+        pathlib.Path(__file__).with_name("offered").rename(target / "python3.11")
     elif sys.argv[1] == "venv":
         target = pathlib.Path(sys.argv[-1])
         (target / "bin").mkdir(parents=True)
@@ -165,8 +170,12 @@ def test_toolkits_that_were_not_compiled_to_the_end_are_compiled_by_the_next_com
 
 @pytest.fixture
 def python(tmp_path, monkeypatch):
-    """Have programs answer as Pythons do: the one that runs this, those that uv finds, those that it would download."""
+    """Have programs answer as Pythons do: `own` runs this, `distribution` is that of the machine, uv knows those in
+    `found` and downloads what is `offered`."""
     environments.interpreter.cache_clear()
+    monkeypatch.delenv("PYTHON", raising=False)
+    monkeypatch.setattr(environments, "DISTRIBUTION", tmp_path / "distribution")
+    monkeypatch.setattr(environments, "DOWNLOADED", tmp_path / "downloaded")
 
     def put(name, told):
         program = tmp_path / name
@@ -181,7 +190,8 @@ def python(tmp_path, monkeypatch):
     environments.interpreter.cache_clear()
 
 
-OPTIMIZED, PLAIN, BROKEN = "printf 'True 3.11.2 (main)'", "printf 'False 3.11.7 (main)'", "exit 127"
+OPTIMIZED, PLAIN = "printf '11 3.11.2 (main)'", "printf '10 3.11.7 (main)'"
+WITHOUT_LIBPYTHON, BROKEN = "printf '01 3.11.3 (main)'", "exit 127"
 
 
 def test_an_optimized_python_that_runs_this_is_taken_and_no_other_is_looked_for(uv, python):
@@ -191,13 +201,30 @@ def test_an_optimized_python_that_runs_this_is_taken_and_no_other_is_looked_for(
     assert environments.interpreter(uv) == (own, "3.11.2 (main)")
 
 
+def test_the_distributions_optimized_python_is_taken_without_asking_uv(uv, python):
+    python("own", PLAIN)
+    distribution = python("distribution", OPTIMIZED)
+    uv.unlink()
+
+    assert environments.interpreter(uv) == (distribution, "3.11.2 (main)")
+
+
 def test_an_optimized_python_of_the_machine_is_taken_before_another_one_that_runs_this(uv, python):
     python("own", PLAIN)
+    python("distribution", WITHOUT_LIBPYTHON)
     python("found/1", BROKEN)
     python("found/2", PLAIN)
     optimized = python("found/3", OPTIMIZED)
 
     assert environments.interpreter(uv) == (optimized, "3.11.2 (main)")
+
+
+def test_a_python_that_lacks_something_is_taken_after_every_other_one(uv, python, monkeypatch):
+    monkeypatch.setattr(platform, "python_version", lambda: "3.13.0")
+    python("distribution", WITHOUT_LIBPYTHON)
+    plain = python("found/1", PLAIN)
+
+    assert environments.interpreter(uv) == (plain, "3.11.7 (main)")
 
 
 def test_without_an_optimized_python_the_one_that_runs_this_is_taken(uv, python):
@@ -207,14 +234,55 @@ def test_without_an_optimized_python_the_one_that_runs_this_is_taken(uv, python)
     assert environments.interpreter(uv) == (own, "3.11.7 (main)")
 
 
+def test_a_python_that_make_was_told_is_taken_as_it_is(uv, python, monkeypatch):
+    own = python("own", PLAIN)
+    python("distribution", OPTIMIZED)
+    monkeypatch.setenv("PYTHON", "python3.11")
+
+    assert environments.interpreter(uv) == (own, sys.version)
+
+
 def test_a_machine_without_a_python_for_the_locks_gets_one(uv, python, monkeypatch, tmp_path):
     monkeypatch.setattr(platform, "python_version", lambda: "3.13.0")
-    python("downloaded/1", OPTIMIZED)
+    python("offered", OPTIMIZED)
 
-    assert environments.interpreter(uv) == (str(tmp_path / "found" / "1"), "3.11.2 (main)")
+    path, version = environments.interpreter(uv)
+
+    assert (path, version) == (str(tmp_path / "downloaded/cpython-3.11.9-linux/bin/python3.11"), "3.11.2 (main)")
 
 
-def test_a_python_says_of_itself_what_it_is():
-    told = subprocess.run([sys.executable, "-c", environments.PROBE], capture_output=True, text=True, check=True).stdout
+def test_a_downloaded_python_that_does_not_run_is_named(uv, python, monkeypatch, tmp_path):
+    monkeypatch.setattr(platform, "python_version", lambda: "3.13.0")
+    python("offered", BROKEN)
 
-    assert told in {f"{optimized} {sys.version}" for optimized in (True, False)}
+    with pytest.raises(SetupError, match=f"the one in {tmp_path / 'downloaded'} does not run"):
+        environments.interpreter(uv)
+
+
+def absent(name):
+    raise OSError(name)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "options", "lacks", "rank"),
+    [
+        ("/usr", "'--enable-shared'", None, "11"),
+        ("/opt/python", "'--enable-optimizations' '--with-lto'", None, "11"),
+        ("/opt/python", "'--enable-shared'", None, "10"),
+        ("/opt/python", None, None, "10"),
+        ("/usr", "", "sqlite3", "01"),
+        ("/usr", "", "libpython", "01"),
+    ],
+)
+def test_a_python_says_of_itself_what_it_is(prefix, options, lacks, rank, tmp_path, monkeypatch, capsys):
+    variables = {"CONFIG_ARGS": options, "LIBDIR": str(tmp_path)}
+    monkeypatch.setattr(sys, "base_prefix", prefix)
+    monkeypatch.setattr(sysconfig, "get_config_var", variables.get)
+    monkeypatch.setattr(os.path, "exists", lambda path: False)
+    monkeypatch.setattr(ctypes, "CDLL", absent if lacks == "libpython" else lambda name: None)
+    if lacks == "sqlite3":
+        monkeypatch.setitem(sys.modules, "sqlite3", None)
+
+    exec(environments.PROBE, {})  # noqa: S102 - as the Python that is asked does
+
+    assert capsys.readouterr().out == f"{rank} {sys.version}"
