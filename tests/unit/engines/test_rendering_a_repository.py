@@ -6,11 +6,16 @@ from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.serving.rendered.repository import check_repository, render
 from tests.support.refused import refused
 
-CONFIG = """name: "{{ name }}"
+TENSORS = 'input { name: "i" data_type: TYPE_STRING dims: 1 } output { name: "o" data_type: TYPE_STRING dims: 1 }'
+CONFIG = (
+    TENSORS
+    + """
+name: "{{ name }}"
 backend: "python"
 max_batch_size: 0
 parameters { key: "limit" value { string_value: "{{ limits.max_batch_size }}" } }
 """
+)
 VALUES = {"name": "demo", "limits": {"max_batch_size": 8}}
 
 
@@ -46,7 +51,7 @@ def test_another_folder_keeps_its_name(templates, out):
     other = templates / "openvino" / "postprocessing" / "1"
     other.mkdir(parents=True)
     (other / "model.py").write_text("")
-    (other.parent / "config.pbtxt").write_text('name: "postprocessing" backend: "python"')
+    (other.parent / "config.pbtxt").write_text(f'name: "postprocessing" backend: "python" {TENSORS}')
 
     assert render(templates, "openvino", VALUES, out) == ["demo", "postprocessing"]
 
@@ -94,7 +99,10 @@ def test_a_broken_template_is_refused(templates, out):
     [
         ('name: "demo" max_batch_size: many', "is not a model configuration of Triton"),
         ('name: "demo" no_such_field: 1', "is not a model configuration of Triton"),
-        ('name: "another" backend: "python"', "does not name the model as its folder does"),
+        (f'name: "another" backend: "python" {TENSORS}', "does not name the model as its folder does"),
+        (f'name: "demo" {TENSORS}', "leaves out backend"),
+        ('name: "demo" backend: "vllm"', "leaves out input, output"),
+        (f'name: "demo" backend: "python" {TENSORS} input {{ name: "j" }}', "leaves out data_type and dims"),
     ],
 )
 def test_a_configuration_that_triton_would_refuse_is_refused(templates, out, text, message):
@@ -117,7 +125,7 @@ def test_a_model_without_configuration_is_refused(templates, out):
 
 def test_a_model_without_a_version_is_refused(out):
     (out / "demo").mkdir()
-    (out / "demo" / "config.pbtxt").write_text('name: "demo"')
+    (out / "demo" / "config.pbtxt").write_text(f'name: "demo" backend: "python" {TENSORS}')
 
     with pytest.raises(InputError) as caught:
         check_repository(out)

@@ -105,6 +105,8 @@ class EngineTraits:
     """Its cache keeps only the window of a layer with sliding-window attention; otherwise the whole sequence."""
     unloads_dead_engine: bool = False
     """Its backend unloads a model whose engine has died, for which Triton has to allow that models are unloaded."""
+    completes_configs: bool = False
+    """Triton has to fill in what the config.pbtxt of some releases leaves out."""
     scaling_metrics: frozenset[ScalingMetric] = frozenset({"request_rate", "requests_in_flight"})
     """What tells the load of its servers.
 
@@ -196,6 +198,8 @@ VLLM = EngineTraits(
     # vllm_backend, src/model.py, _check_health: since r24.12 (b594d07); read at r26.01 (c70d654). Of releases that were
     # made with that backend; Slipway's own model ends its server
     unloads_dead_engine=True,
+    # of the same releases: src/model.py, auto_complete_config, adds inputs, outputs and the transaction policy
+    completes_configs=True,
     # enable_expert_parallel is a switch: the experts are shared out over all ranks of a stage, as evenly as they can be
     # (vllm/model_executor/layers/fused_moe, determine_expert_map at v0.19.0)
     expert_parallel="all",

@@ -66,6 +66,8 @@ class Server:
     """Program that each rank on several nodes starts with, where only rank 0 is a tritonserver."""
     program: tuple[str, ...] = ()
     """What every rank on several nodes runs in place of a server."""
+    completes_configs: bool = False
+    """Whether Triton asks each model for what its config.pbtxt leaves out, for which it starts the model twice."""
     latency_histograms: bool = False
     """Whether Triton exports how long requests wait for their first response."""
 
@@ -82,6 +84,7 @@ def server_of(spec: ReleaseSpec, server: Server) -> Server:
         ranked_model=f"{spec.name}{RANKED_MODEL_SUFFIX}" if ranked else None,
         unloads_models=traits.unloads_dead_engine,
         launcher=traits.rank_launcher,
+        completes_configs=traits.completes_configs,
     )
 
 
@@ -202,8 +205,9 @@ def _model_control(server: Server) -> list[str]:
 
 
 def _common(server: Server, prefix: str) -> list[str]:
-    # each config.pbtxt is complete; Triton would start every model twice, to ask the first one for what is missing
-    arguments = [f"--exit-timeout-secs={server.exit_timeout_s}", "--disable-auto-complete-config"]
+    arguments = [f"--exit-timeout-secs={server.exit_timeout_s}"]
+    if not server.completes_configs:
+        arguments.append("--disable-auto-complete-config")
     if server.latency_histograms:
         arguments.append("--metrics-config=histogram_latencies=true")
     if server.traces:

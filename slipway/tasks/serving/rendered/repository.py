@@ -70,7 +70,7 @@ def check_repository(repository: Path) -> list[str]:
 
     Raises:
         InputError: a model has no config.pbtxt or no version folder, the file does not parse, or its name
-            differs from its folder's; or there is no model.
+            differs from its folder's, or it leaves something out; or there is no model.
     """
     models = sorted(folder for folder in repository.iterdir() if folder.is_dir())
     if not models:
@@ -98,8 +98,25 @@ def _check_model(model: Path) -> None:
             expected=repr(model.name),
             remedy=FIX,
         )
+    if missing := [name for name, is_there in _needed(config).items() if not is_there]:
+        raise InputError(
+            f"{where} leaves out {', '.join(missing)}",
+            expected="all of it: a server does not ask the model for what is missing",
+            remedy=FIX,
+        )
     if not any(folder.is_dir() and folder.name.isdigit() for folder in model.iterdir()):
         raise InputError(f"{model.name} has no version folder", expected=f"{model.name}/1", remedy=FIX)
+
+
+def _needed(config: Any) -> dict[str, bool]:
+    """What Triton would otherwise ask the model for, and whether the configuration has it."""
+    tensors = [*config.input, *config.output]
+    return {
+        "backend": bool(config.backend or config.platform),
+        "input": bool(config.input),
+        "output": bool(config.output),
+        "data_type and dims of each tensor": all(tensor.data_type and tensor.dims for tensor in tensors),
+    }
 
 
 def _rendered(environment: Environment, file: Path, values: Mapping[str, Any]) -> str:

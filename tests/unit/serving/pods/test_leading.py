@@ -167,7 +167,7 @@ def test_ranks_of_the_llm_api_start_by_its_launcher_which_alone_knows_which_is_t
     assert ":" not in words
     assert ranks[:2] == ["-n", "8"]
     assert ranks[2:8] == ["-x", "PATH", "-x", "TLLM_LOG_LEVEL", "trtllm-llmapi-launch", "tritonserver"]
-    assert "--http-address=10.0.0.1" in ranks
+    assert {"--http-address=10.0.0.1", "--disable-auto-complete-config"} <= set(ranks)
     assert not [word for word in ranks if " " in word]
 
 

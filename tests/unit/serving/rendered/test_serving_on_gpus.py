@@ -101,6 +101,14 @@ def test_engines_that_start_their_own_ranks_need_no_mpirun(kind):
     assert server["command"][0] == "tritonserver"
 
 
+@pytest.mark.parametrize(("kind", "asked"), [("llmapi", False), ("vllm", True)])
+def test_triton_asks_no_model_for_its_configuration_but_those_that_may_be_its_own_vllm_backends(kind, asked):
+    sections = {"engine": engine(kind, tensor=4), "quantization": {"format": "none"}}
+    server = container(templates_of(rendered("gpu-four-in-a-pod", **sections)[0])["server"])
+
+    assert ("--disable-auto-complete-config" not in server["command"]) is asked
+
+
 def test_only_rank_0_answers_and_the_others_load_their_share_alone():
     first, *others = contexts(container(templates_of(rendered("gpu-four-in-a-pod")[0])["server"])["command"])
 
