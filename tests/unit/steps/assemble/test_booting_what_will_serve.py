@@ -14,6 +14,10 @@ from tests.fakes.releases import release, spec
 from tests.support.paths import REPOSITORY
 
 TEMPLATES = REPOSITORY / "model_repository_templates"
+CONFIG = """name: "{{ name }}" backend: "python"
+input { name: "text_input" data_type: TYPE_STRING dims: 1 }
+output { name: "text_output" data_type: TYPE_STRING dims: 1 }
+"""
 ENGINE = {
     "chat_template": True,
     "limits": {"max_batch_size": 8, "max_input_tokens": 128, "max_sequence_tokens": 256},
@@ -27,7 +31,7 @@ ENGINE = {
 def workspace(tmp_path):
     version = tmp_path / "templates" / "openvino" / "model" / "1"
     version.mkdir(parents=True)
-    (version.parent / "config.pbtxt.j2").write_text('name: "{{ name }}" backend: "python"\n')
+    (version.parent / "config.pbtxt.j2").write_text(CONFIG)
     (version / "model.py").write_text("")
     (tmp_path / "engine").mkdir()
     (tmp_path / "engine" / "engine.json").write_text(json.dumps(ENGINE))
