@@ -279,7 +279,7 @@ def interpreter(uv: Path) -> tuple[str, str]:
 
 
 def _best(pythons: Iterable[str]) -> tuple[str, str] | None:
-    """Path and version of the first optimized build that can be used, else of the first that can, else that runs."""
+    """Path and version of the first usable optimized build, else of the first usable one, else of one that runs."""
     found = list[tuple[str, str, str]]()
     for path in pythons:
         with contextlib.suppress(OSError, subprocess.CalledProcessError):

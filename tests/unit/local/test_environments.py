@@ -1,4 +1,4 @@
-"""Building environments side by side, and the Python of which they are made, with a program in the place of uv."""
+"""Building environments side by side, and choosing the Python to build them with; a program takes the place of uv."""
 
 import ctypes
 import os

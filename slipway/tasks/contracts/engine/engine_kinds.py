@@ -106,7 +106,7 @@ class EngineTraits:
     unloads_dead_engine: bool = False
     """Its backend unloads a model whose engine has died, for which Triton has to allow that models are unloaded."""
     completes_configs: bool = False
-    """Triton has to fill in what the config.pbtxt of some releases leaves out."""
+    """Some of its releases have a config.pbtxt that Triton must complete."""
     scaling_metrics: frozenset[ScalingMetric] = frozenset({"request_rate", "requests_in_flight"})
     """What tells the load of its servers.
 

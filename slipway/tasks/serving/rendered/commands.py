@@ -67,7 +67,7 @@ class Server:
     program: tuple[str, ...] = ()
     """What every rank on several nodes runs in place of a server."""
     completes_configs: bool = False
-    """Whether Triton asks each model for what its config.pbtxt leaves out, for which it starts the model twice."""
+    """Whether Triton completes each config.pbtxt. It then starts every model twice, the first time only to ask it."""
     latency_histograms: bool = False
     """Whether Triton exports how long requests wait for their first response."""
 

@@ -101,7 +101,7 @@ def _check_model(model: Path) -> None:
     if missing := [name for name, is_there in _needed(config).items() if not is_there]:
         raise InputError(
             f"{where} leaves out {', '.join(missing)}",
-            expected="all of it: a server does not ask the model for what is missing",
+            expected="a complete configuration, for Triton is told not to complete it",
             remedy=FIX,
         )
     if not any(folder.is_dir() and folder.name.isdigit() for folder in model.iterdir()):
@@ -109,7 +109,7 @@ def _check_model(model: Path) -> None:
 
 
 def _needed(config: Any) -> dict[str, bool]:
-    """What Triton would otherwise ask the model for, and whether the configuration has it."""
+    """What Triton would otherwise have to complete, and whether the configuration has it."""
     tensors = [*config.input, *config.output]
     return {
         "backend": bool(config.backend or config.platform),

@@ -102,7 +102,7 @@ def test_engines_that_start_their_own_ranks_need_no_mpirun(kind):
 
 
 @pytest.mark.parametrize(("kind", "asked"), [("llmapi", False), ("vllm", True)])
-def test_triton_asks_no_model_for_its_configuration_but_those_that_may_be_its_own_vllm_backends(kind, asked):
+def test_triton_completes_configurations_of_vllm_alone_whose_older_releases_need_it(kind, asked):
     sections = {"engine": engine(kind, tensor=4), "quantization": {"format": "none"}}
     server = container(templates_of(rendered("gpu-four-in-a-pod", **sections)[0])["server"])
 
