@@ -9,7 +9,7 @@ for the first refusals after an outage: an API server that is starting knows no 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,24 +46,24 @@ class Outage:
     _began: float | None = None
     _refused: float | None = None
     _reported: float = 0.0
+    _pause_s: float = FIRST_PAUSE_S
 
-    def pauses(self, error: Exception) -> Iterator[float]:
-        """Seconds to wait before each further try of a request that got no answer.
+    def pause_s(self, error: Exception) -> float:
+        """Seconds to wait before the next try of a request that got no answer: longer each time until one comes.
 
         Raises:
             NoAnswerError: there has been no answer to any request for `patience_s`, or waiting cannot help.
         """
-        pause_s = FIRST_PAUSE_S
-        while True:
-            self._check(error)
-            yield pause_s
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        self._check(error)
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)
+        return pause_s
 
     def over(self) -> None:
         """An answer has come."""
         if self._began is not None:
             log.info("the API server answers again, after %.0f s", self.clock() - self._began)
         self._began = self._refused = None
+        self._pause_s = FIRST_PAUSE_S
 
     def is_starting(self, error: Exception) -> bool:
         """Whether a refusal may come from an API server that was away and is starting: then the request is repeated."""
@@ -109,13 +109,11 @@ class PatientRest(RESTClientObject):  # type: ignore[misc]  # the client has no 
             NoAnswerError: see Outage.
             ApiException: the API server refused it.
         """
-        pauses = None
         while True:
             try:
                 answer = super().request(*arguments, **options)
             except NO_ANSWER as error:
-                pauses = pauses or self._outage.pauses(error)
-                self._sleep(next(pauses))
+                self._sleep(self._outage.pause_s(error))
             except Exception as error:  # a refusal is an answer too
                 if not self._outage.is_starting(error):
                     self._outage.over()
@@ -142,13 +140,11 @@ class PatientHook(AsyncKubernetesHook):
         return await self._answered(lambda: super(PatientHook, self).get_pod(name, namespace))
 
     async def _answered(self, read: Callable[[], Awaitable[Any]]) -> Any:
-        pauses = None
         while True:
             try:
                 answer = await read()
             except NO_ANSWER as error:
-                pauses = pauses or self._outage.pauses(error)
-                await asyncio.sleep(next(pauses))
+                await asyncio.sleep(self._outage.pause_s(error))
             except Exception as error:
                 if not self._outage.is_starting(error):
                     raise

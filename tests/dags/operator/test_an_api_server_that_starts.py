@@ -99,3 +99,31 @@ def test_a_server_that_ends_the_handshake_has_not_answered():
         rest = PatientRest(client.Configuration(), Outage(patience_s=0))
         with pytest.raises(NoAnswerError, match="has not answered"):
             rest.request("GET", f"https://{LOOPBACK}:{port}/api/v1/namespaces/slipway/pods")
+
+
+def test_each_report_of_an_outage_says_what_the_newest_try_met(caplog):
+    """A server that is killed breaks its connections off; then its port refuses new ones."""
+    waits = []
+
+    with socket.create_server((LOOPBACK, 0)) as listening:
+        port = listening.getsockname()[1]
+
+        def end():
+            with listening.accept()[0] as connection:
+                connection.recv(1)
+            listening.close()
+
+        killed = threading.Thread(target=end)
+        killed.start()
+
+        def wait(seconds):
+            killed.join()
+            waits.append(seconds)
+
+        outage = Outage(patience_s=100, clock=lambda: 40.0 * len(waits))
+        with pytest.raises(NoAnswerError):
+            PatientRest(client.Configuration(), outage, wait).request("GET", f"http://{LOOPBACK}:{port}/api")
+
+    reasons = [record.args[0] for record in caplog.records if "does not answer" in record.message]
+    assert reasons == ["the connection broke off", "connection refused", "connection refused"]
+    assert waits == [0.5, 1.0, 2.0]
