@@ -6,7 +6,6 @@ this, each task spends about a second importing the operator, the Kubernetes cli
 """
 
 import importlib
-import inspect
 import logging
 import os
 import sys
@@ -27,7 +26,7 @@ SLOW_TO_IMPORT = (
 )
 CHANGED = -1
 """Stands for the time of a file that every child reads again."""
-OWN = ("slipway.airflow.approval", "slipway.airflow.released", "slipway.airflow.step_operator")
+OWN = ("slipway.airflow.approval", "slipway.airflow.dags", "slipway.airflow.released", "slipway.airflow.step_operator")
 
 log = logging.getLogger(__name__)
 
@@ -77,5 +76,3 @@ if FORKING & set(sys.argv[1:2]):
     for module in SLOW_TO_IMPORT:
         importlib.import_module(module)
     import_own()
-    # Airflow's AWS hook looks at its callers, for which Python indexes all imported modules once: 0.17 s of CPU
-    inspect.getmodule(sys._getframe())  # noqa: SLF001

@@ -76,7 +76,7 @@ def located(uri: str, aws_conn_id: str) -> tuple[Any, str, str]:
 
 
 def s3_client(aws_conn_id: str) -> Any:
-    """The client of an Airflow connection, which a process keeps for FRESH_S seconds. Making it takes 0.1 s of CPU."""
+    """The client of an Airflow connection, which a process keeps for FRESH_S seconds: making it takes 0.06 s of CPU."""
     return s3_client_of(aws_conn_id, int(time.monotonic() // FRESH_S))
 
 
@@ -111,4 +111,6 @@ def site_client(aws_conn_id: str, config: "Config") -> Any:
     elsewhere = connection.conn_config.get_service_endpoint_url("s3")
     style = "path" if elsewhere else site.addressing_style(os.environ)
     merged = Config(s3={"addressing_style": style}).merge(config).merge(connection.config)
-    return S3Hook(aws_conn_id=aws_conn_id, region_name=region, config=merged).get_conn()
+    # the hook would look through the sources of all callers, to name them to AWS: 0.1 s of CPU in each task
+    session = connection.get_session(region_name=region)
+    return session.client("s3", endpoint_url=elsewhere, config=merged, verify=connection.verify)

@@ -73,11 +73,11 @@ def test_a_task_that_is_killed_right_after_it_adopted_a_pod_deletes_that_pod(run
     left = []
 
     class KilledMeanwhile(S3Hook):
-        def get_conn(self):
+        def get_session(self, **options):
             operator.on_kill()
             left.extend(runs.cluster.pods)
             runs.cluster.pods.clear()  # or a task that leaves it would wait for its end
-            return super().get_conn()
+            return super().get_session(**options)
 
     s3_client_of.cache_clear()
     monkeypatch.setattr(s3, "S3Hook", KilledMeanwhile)
