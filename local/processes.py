@@ -5,6 +5,7 @@ that could be lost. Process groups and sessions would not do: Airflow puts each 
 """
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -57,8 +58,9 @@ def end(find: Callable[[], set[int]], timeout_s: float) -> int:
 
 def free_port(preferred: int | None = None) -> int:
     """A free loopback TCP port: `preferred` if it is free, else any; stacks that start at once choose others."""
-    others = random.SystemRandom().sample(BELOW_OUTGOING, len(BELOW_OUTGOING))
-    for port in others if preferred is None else [preferred, *others]:
+    first = random.SystemRandom().randrange(len(BELOW_OUTGOING))
+    others = itertools.chain(BELOW_OUTGOING[first:], BELOW_OUTGOING[:first])
+    for port in others if preferred is None else itertools.chain([preferred], others):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
