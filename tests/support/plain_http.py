@@ -5,9 +5,19 @@ import ssl
 
 import httpx
 
+from tests.support.waiting import PATIENCE_S
+
 NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 get, post, put, delete, request, stream = (
     functools.partial(function, verify=NO_CERTIFICATES)
     for function in (httpx.get, httpx.post, httpx.put, httpx.delete, httpx.request, httpx.stream)
 )
+
+
+def openai_client(url, key="none"):
+    """OpenAI's own client, which retries nothing."""
+    import openai
+
+    own = openai.DefaultHttpxClient(verify=NO_CERTIFICATES)
+    return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=PATIENCE_S, http_client=own)

@@ -4,6 +4,7 @@ It ends as Triton 2.51 does: models are unloaded first, while kept connections s
 refuses requests for a model it just served; then connections close without a word.
 """
 
+import importlib.util
 import json
 import os
 import signal
@@ -13,10 +14,18 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
 
 import grpc
-from tritonclient.grpc import service_pb2 as messages
-from tritonclient.grpc import service_pb2_grpc as service
+
+# of the client only the protocol's modules: the package itself imports numpy, half of what a pod's start takes
+(INSTALLED,) = importlib.util.find_spec("tritonclient").submodule_search_locations
+package = sys.modules["tritonclient.grpc"] = ModuleType("tritonclient.grpc")
+package.__path__ = [str(Path(INSTALLED, "grpc"))]
+
+from tritonclient.grpc import service_pb2 as messages  # noqa: E402
+from tritonclient.grpc import service_pb2_grpc as service  # noqa: E402
 
 POD = os.environ.get("POD_NAME", "")
 TEMPER = os.environ.get("TEMPER", "good")

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import httpx
-import openai
 import pytest
 
 from slipway.tasks.adapters.clock import SystemClock
@@ -22,7 +21,6 @@ from tests.support import plain_http
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
 from tests.support.service_logs import LogFiles, tell
-from tests.support.waiting import PATIENCE_S
 
 TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 RELEASE = "demo-0123456789ab"
@@ -144,7 +142,7 @@ llmapi_api = _shared("llmapi", "llm-api")
 
 def client_of(api, key="none"):
     """OpenAI's own client."""
-    return openai.OpenAI(base_url=f"{api.url}/v1", api_key=key, max_retries=0, timeout=PATIENCE_S)
+    return plain_http.openai_client(f"{api.url}/v1", key)
 
 
 class KeptClient:

@@ -17,7 +17,7 @@ from tests.local.serving.openai_server import KeptClient
 from tests.local.steps.step_pods import ByHand
 from tests.support import plain_http
 from tests.support.paths import REPOSITORY
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1800)
 NAME = "locked"
@@ -49,7 +49,7 @@ class KeyedSite:
     def client(self, key):
         address = self.chain.address(NAME)
         url = f"http://{address.host}:{address.ports['http']}/v1"
-        return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=PATIENCE_S)
+        return plain_http.openai_client(url, key)
 
     def ask(self, client):
         answer = client.chat.completions.create(model=NAME, messages=QUESTION, max_tokens=20, temperature=0)

@@ -37,13 +37,13 @@ WORDS = {"bad_words_list", "stop_words_list"}
 
 
 def asked_by(file):
-    """What an engine was asked with so far."""
-    return lambda: [json.loads(line) for line in file.read_text().splitlines()]
+    """What an engine was asked with last; its file holds what all of these tests asked."""
+    return lambda: json.loads(file.read_text().splitlines()[-1])
 
 
 @pytest.fixture
 def engine_kind(five, five_api):
-    """A client of trt-engine, and what its engine was asked with so far."""
+    """A client of trt-engine, and what its engine was asked with last."""
     with client_of(five_api) as client:
         yield five, client, asked_by(five.repository / "demo_tensorrt_llm" / "asked.jsonl")
 
@@ -84,7 +84,7 @@ def ask(client, **parameters):
 def test_each_parameter_reaches_the_engine_as_its_backend_reads_it(engine_kind, parameters, changed):
     _, client, asked = engine_kind
     ask(client, **parameters)
-    found = asked()[-1]
+    found = asked()
     warm = {"seed": ("uint64", [3]), "runtime_top_k": ("int32", [0])} if "temperature" in parameters else {}
 
     expected = {**GREEDY, **warm, **changed}
@@ -99,7 +99,7 @@ def test_each_parameter_reaches_the_engine_as_its_backend_reads_it(engine_kind, 
 def test_stop_and_bad_words_reach_the_engine_as_ids_and_where_each_ends(engine_kind, engine):
     _, client, asked = engine_kind
     ask(client, stop=[" France", "."], bad_words=["Paris"])
-    found = asked()[-1]
+    found = asked()
     tokenizer = Tokenizer.from_file(str(engine / "tokenizer.json"))
 
     def rows(words):
@@ -118,7 +118,7 @@ def test_a_json_schema_reaches_the_engine_as_a_guide_and_is_obeyed(engine_kind):
     schema = {"enum": ["Rome", "Oslo"]}
     wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
     answer = ask(client, max_tokens=30, response_format=wanted).message.content
-    found = asked()[-1]
+    found = asked()
 
     assert json.loads(answer) in schema["enum"]
     assert found["guided_decoding_guide_type"] == {"type": "bytes", "shape": [1, 1], "values": ["ebnf_grammar"]}
@@ -213,7 +213,7 @@ LLM_GREEDY = {"end_id": 1, "max_tokens": 5, "detokenize": False, "n": 1, "ignore
 def test_each_parameter_reaches_the_llm_api_by_its_name(llm_api, parameters, expected):
     client, asked = llm_api
     ask(client, **parameters)
-    found = asked()[-1]
+    found = asked()
     warm = "temperature" in parameters
     always = {name: LLM_GREEDY[name] for name in ("end_id", "max_tokens", "detokenize", "n", "ignore_eos")}
 
