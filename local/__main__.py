@@ -17,7 +17,8 @@ def main() -> int:
     parser.add_argument("command", choices=["up", "down", "status", "env"])
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="folder of the stack's files")
     parser.add_argument("--specs", type=Path, help="folder of release specs; default: the repository's")
-    parser.add_argument("--hub", help="up: address of the Hub for releases; default: the stack's own, with fixtures")
+    parser.add_argument("--hub", help="up: address of the Hub for releases; default: the stack's own")
+    parser.add_argument("--fixtures", type=Path, help="up: what the stack's own Hub serves; default: the tests' models")
     parser.add_argument("--site", type=Path, help="up: another site than sites/local.yaml, without its addresses")
     parser.add_argument("--images", type=Path, help="up: another table of images (local/cluster/README.md)")
     parser.add_argument(
@@ -33,6 +34,7 @@ def main() -> int:
     try:
         stack = Stack(
             arguments.folder,
+            fixtures=arguments.fixtures,
             specs=arguments.specs,
             hub=arguments.hub or None,
             images=arguments.images,

@@ -1,4 +1,4 @@
-"""The laptop's stack with one more image, vLLM on CPU, and a node that says it has GPUs."""
+"""The laptop's stack with one more image, of vLLM or of what stands in for it, and a node that says it has GPUs."""
 
 import yaml
 
@@ -15,20 +15,26 @@ GATE = ("smoke_accuracy", "answer_accuracy", "error_rate")
 CANARY = {"strategy": "canary", "steps": [50], "bake_s": 10, "canary": {"min_requests": 5, "slowdown": 20}, "keep": 2}
 
 
-def options(folder, environment, *, changes=None, image=None, gpus=LIVE_AND_CANDIDATE):
-    """Write the stack's documents; return the options of `python -m local up`.
-
-    `environment` is the image's, and `image` replaces fields of it; `changes` replace sections of the spec.
-    """
+def options(folder, environment):
+    """Write the stack's documents; return the options of `python -m local up`. `environment` is that of vLLM's image."""
     specs = folder / "specs"
     specs.mkdir(parents=True)
-    _write(specs / "demo.yaml", spec() | (changes or {}))
-    _write(folder / "images.yaml", _images(environment, image or {}))
-    _write(folder / "site.yaml", _site())
-    given = {"--specs": specs, "--images": folder / "images.yaml", "--site": folder / "site.yaml"}
+    _write(specs / "demo.yaml", spec())
     # ends are reported late, as by a kubelet without EventedPLEG
-    node = ("--notice-s=1", f"--device=nvidia.com/gpu={gpus}", f"--label=nvidia.com/gpu.product={PRODUCT}")
-    return (*(str(part) for pair in given.items() for part in pair), *(f"--cluster-option={each}" for each in node))
+    late = "--cluster-option=--notice-s=1"
+    return "--specs", str(specs), late, *options_of_a_gpu_node(folder, environment, gpus=LIVE_AND_CANDIDATE)
+
+
+def options_of_a_gpu_node(folder, environment, *, gpus, **image):
+    """Write the site and the table of images; return the options for both, and for the node.
+
+    `environment` is that of vLLM's image, and `image` replaces fields of it.
+    """
+    _write(folder / "images.yaml", _images(environment, image))
+    _write(folder / "site.yaml", _site())
+    node = (f"--device=nvidia.com/gpu={gpus}", f"--label=nvidia.com/gpu.product={PRODUCT}")
+    documents = ("--images", str(folder / "images.yaml"), "--site", str(folder / "site.yaml"))
+    return *documents, *(f"--cluster-option={each}" for each in node)
 
 
 def spec():

@@ -12,7 +12,7 @@ import yaml
 
 from local.stack import Stack
 from slipway.airflow.runs import run_identity
-from tests.local.chain import fleet, gated_model
+from tests.local.chain import adapted_model, fleet, gated_model
 from tests.local.chain.gated_model import FirstRelease, Watcher
 from tests.local.chain.own_stack import FOLDER, SPECS, named_chain, own_chain, remove_stacks_of_ended_sessions
 from tests.local.chain.whole_chain import MODEL, SPEC_FILE, made_light
@@ -43,9 +43,13 @@ def chain(request, tmp_path_factory):
         demo: made_light(yaml.safe_load(demo.read_text())),
         SPECS / "gated.yaml": gated_model.document(),
         SPECS / "fleet.yaml": fleet.document(),
+        SPECS / f"{adapted_model.NAME}.yaml": adapted_model.document(),
     }.items():
         file.write_text(yaml.safe_dump(spec, sort_keys=False))
-    with own_chain(scratch, "--specs", SPECS) as made:
+    fixtures = scratch.with_name("hub")
+    adapted_model.write_fixtures(fixtures)
+    node = adapted_model.stack_options(scratch.with_name("stack"))
+    with own_chain(scratch, "--specs", SPECS, "--fixtures", fixtures, *node) as made:
         yield made
 
 

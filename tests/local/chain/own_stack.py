@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 from local.stack import Stack
@@ -43,10 +44,11 @@ def named_chain(scratch):
 def own_chain(scratch, *options, airflow=True):
     """A stack that lasts as long as the block; `options` are those of `python -m local up`."""
     tell(LogFiles(FOLDER / "cluster"))
+    up = partial(local, "up", FOLDER, *options)
     try:
-        local("up", FOLDER, *options)
+        up()
         stack = Stack(FOLDER, specs=SPECS)
-        made = Chain(stack.client_environment(airflow=airflow), scratch, stack)
+        made = Chain(stack.client_environment(airflow=airflow), scratch, stack, up)
         if airflow:
             tell(Told("Airflow's errors", lambda began_at: "\n".join(errors_since(FOLDER, began_at))))
         with made.airflow if airflow else contextlib.nullcontext():

@@ -11,11 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from local.airflow.services import COMMANDS
-from local.processes import having
 from local.stack import Stack
 from slipway.airflow.runs import run_identity
-from tests.local.chain.own_stack import FOLDER, SPECS, local
+from tests.local.chain.own_stack import FOLDER
 from tests.local.chain.whole_chain import MODEL
 from tests.support.waiting import until
 
@@ -131,8 +129,7 @@ def test_a_run_goes_on_when_all_of_airflow_was_killed_and_came_back(chain, promo
     before = serving(chain)
     run = begun(chain, "benchmark", f"{PREFIX}{time.time_ns()}", approval="human")
 
-    kill_services(chain.stack)
-    with away(airflow):
+    with away(chain, airflow):
         holder = lease_of(chain)
 
     assert holder.dag_run == f"{DAG}/{run.run_id}"
@@ -153,26 +150,8 @@ def test_a_request_waits_while_another_process_writes_to_airflows_database(chain
             request.result()
 
 
-def of_service(name):
-    return having(SLIPWAY_STACK=str(FOLDER), SLIPWAY_SERVICE=name)
-
-
-def kill_services(stack):
-    """SIGKILL of each service's first process: the supervisor starts all of them again, and ends their workers."""
-    until(lambda: len(of_service("scheduler")) > 1)
-    pids = {service: stack.status()[service].pid for service in COMMANDS}
-    before = {service: of_service(service) for service in COMMANDS}
-
-    for pid in pids.values():
-        os.kill(pid, signal.SIGKILL)
-
-    until(lambda: all(of_service(service) - before[service] for service in COMMANDS))
-    assert [service for service, pid in pids.items() if pid not in before[service]] == []
-    assert [service for service in COMMANDS if before[service] & of_service(service)] == []
-
-
 @contextlib.contextmanager
-def away(airflow):
+def away(chain, airflow):
     """Airflow while every process of its own was killed; afterwards its supervisor starts all of them at the same ports."""
     ports = Stack(FOLDER).settings.ports
     supervisor = int((FOLDER / "supervisor" / "supervisord.pid").read_text())
@@ -184,7 +163,7 @@ def away(airflow):
         time.sleep(SILENCE_S)
     finally:
         os.kill(supervisor, signal.SIGCONT)
-    local("up", FOLDER, "--specs", SPECS)
+    chain.up()
     until(lambda: airflow.unhealthy_parts() == [])
     assert Stack(FOLDER).settings.ports == ports
 

@@ -14,7 +14,7 @@ import yaml
 
 from slipway.airflow.runs import run_identity
 from slipway.cli.runs.follow import RunView
-from tests.local.chain.own_stack import FOLDER, SPECS, local
+from tests.local.chain.own_stack import FOLDER
 from tests.local.chain.whole_chain import MODEL
 from tests.support.waiting import until
 
@@ -103,7 +103,7 @@ def make_older(chain, age):
         if not key.startswith("channels/"):
             described["last_modified"] = written
     index.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    local("up", FOLDER, "--specs", SPECS)
+    chain.up()
 
 
 def test_a_release_whose_tasks_are_deferred_survives_a_kill_of_the_triggerer(chain, deferred):

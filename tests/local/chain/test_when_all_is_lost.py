@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from slipway.cli.airflow.api import NoSuchDagError
-from tests.local.chain.own_stack import FOLDER, SPECS, local
+from tests.local.chain.own_stack import FOLDER
 from tests.local.chain.test_runs_that_end_midway import kill_all
 from tests.local.chain.whole_chain import MODEL
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
@@ -119,7 +119,7 @@ def test_a_new_database_of_airflow_loses_no_release_and_the_next_one_takes_over(
     for file in stack.airflow.folder.glob("airflow.db*"):
         file.unlink()
 
-    local("up", FOLDER, "--specs", SPECS)
+    chain.up()
 
     assert chain.cluster.lease_holder(f"slipway-{MODEL}").dag_run.endswith(lost.run_id)
     assert (chain.channel(), chain.live_service()) == (channel, service)
@@ -139,7 +139,7 @@ def test_a_new_cluster_serves_what_the_channel_names(chain, stack):
     before = chain.channel()
     lose_cluster(chain)
 
-    local("up", FOLDER, "--specs", SPECS)
+    chain.up()
     chain.connect()
     assert chain.deployments() == set()
     said = give(chain, commands("The cluster is lost"))

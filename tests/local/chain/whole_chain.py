@@ -84,12 +84,13 @@ class Unseen:
 
 
 class Chain:
-    """`stack` is the embedded one; None: cluster, store and Airflow are those that the environment names."""
+    """`stack` is the embedded one, of which `up` starts what was ended; None: cluster, store and Airflow are those that the
+    environment names."""
 
     run_timeout_s = RUN_TIMEOUT_S
 
-    def __init__(self, environment, scratch, stack=None):
-        self.environment, self.scratch, self.stack = environment, scratch, stack
+    def __init__(self, environment, scratch, stack=None, up=None):
+        self.environment, self.scratch, self.stack, self.up = environment, scratch, stack, up
         self.site_file, self.kubeconfig = Path(environment["SLIPWAY_SITE"]), environment.get("KUBECONFIG")
         self.site = read_contract(Site, yaml.safe_load(self.site_file.read_text()), str(self.site_file))
         self.spec = read_contract(ReleaseSpec, SPEC, SPEC_FILE.name)
