@@ -24,10 +24,6 @@ from .objects import Objects
 from .request_bodies import check_fields, delete_options, is_dry_run, named, read_body
 from .watching import Watch
 
-STOP_PATH = "/-/stop"
-"""Ends every pod and then the server. The Kubernetes API has no such paths."""
-STOP_NODE, START_NODE = "/-/node/stop", "/-/node/start"
-"""Take the node away, and bring it back."""
 HEALTH = ("/healthz", "/readyz", "/livez")
 CHANGES = ("POST", "PUT", "PATCH")
 HOLD_S = 0.6

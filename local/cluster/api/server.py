@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from ..access.authorization import Authorizer, add_default_roles
 from ..access.gate import Gate
 from ..access.tokens import TokenIssuer
 from ..addresses import Addresses
+from ..commands import START_NODE, STOP_GRACE_S, STOP_NODE, STOP_PATH
 from ..control.garbage import Deletion
 from ..control.node_lifecycle import GRACE_S as NODE_GRACE_S
 from ..control.node_lifecycle import NodeLifecycle
@@ -28,22 +27,18 @@ from ..control.workloads import Workloads
 from ..network.endpoints import EndpointWriter
 from ..network.gateway import GatewayController
 from ..network.proxy import ServiceProxy
+from ..node.attempts import end_containers
 from ..node.eviction import GRACE_S
 from ..node.images import ImageTable
-from ..node.kubelet import Kubelet, end_containers
+from ..node.kubelet import Kubelet
 from ..node.node import Node, NodeSettings
 from ..node.podlogs import PodLogs
 from ..objects.store import Store
 from ..rules.quotas import QuotaStatus
-from .api import HOLD_S, START_NODE, STOP_NODE, STOP_PATH, Api
+from .api import HOLD_S, Api
 from .objects import Objects
 
 HOST = "127.0.0.1"  # a pod is a process of this user, so no other machine may start one
-STOP_GRACE_S = 10.0
-
-
-class StateInUseError(Exception):
-    """Another server uses the state folder."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +62,6 @@ class Settings:
     """How long an evicted pod has to end before it is killed."""
     node_grace_s: float = NODE_GRACE_S
     """How long after its end a kubelet still counts as there."""
-
-
-@contextmanager
-def locked(state: Path) -> Iterator[None]:
-    """Hold the lock of the state folder.
-
-    Raises:
-        StateInUseError: another process holds it.
-    """
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (state / "lock").open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StateInUseError(f"a cluster already runs on {state}; stop it first") from error
-        yield
 
 
 class Server:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from .confinement import View
 SHIM = Path(shim.__file__)
 KEPT_ATTEMPTS = 2  # this one and the one that `kubectl logs --previous` shows
 START_WAIT_S = 10.0
-POLL_S = 0.1
+POLL_S, ENDING_POLL_S = 0.1, 0.02
 LOST = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "The container's shim ended without a record."}
 
 
@@ -224,3 +225,20 @@ def _read(file: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return record
+
+
+def end_containers(folder: Path, *, grace_s: float) -> int:
+    """End every container below `folder`, with SIGKILL after `grace_s`, and return their number. Blocks."""
+    newest = [latest(container) for container in folder.glob("**/containers/*")]
+    running = [attempt for attempt in newest if attempt is not None and attempt.ended() is None]
+    for attempt in running:
+        attempt.terminate()
+    deadline = time.monotonic() + grace_s
+    count = len(running)
+    while running:
+        if time.monotonic() >= deadline:
+            for attempt in running:
+                attempt.kill()
+        time.sleep(ENDING_POLL_S)
+        running = [attempt for attempt in running if attempt.ended() is None]
+    return count

@@ -3,17 +3,14 @@
 import asyncio
 import logging
 import shutil
-import time
-from pathlib import Path
 
 from ..objects.resources import NODES, PODS, Object
 from ..objects.store import Change, Store
-from . import attempts
+from .attempts import end_containers
 from .node import Node
 from .pod_worker import PodWorker
 
 CRASH_PAUSE_S = 5.0
-POLL_S = 0.02
 log = logging.getLogger(__name__)
 
 
@@ -77,20 +74,3 @@ class Kubelet:
                 await asyncio.sleep(CRASH_PAUSE_S)
             else:
                 return
-
-
-def end_containers(folder: Path, *, grace_s: float) -> int:
-    """End every container below `folder`, with SIGKILL after `grace_s`, and return their number. Blocks."""
-    newest = [attempts.latest(container) for container in folder.glob("**/containers/*")]
-    running = [attempt for attempt in newest if attempt is not None and attempt.ended() is None]
-    for attempt in running:
-        attempt.terminate()
-    deadline = time.monotonic() + grace_s
-    count = len(running)
-    while running:
-        if time.monotonic() >= deadline:
-            for attempt in running:
-                attempt.kill()
-        time.sleep(POLL_S)
-        running = [attempt for attempt in running if attempt.ended() is None]
-    return count
