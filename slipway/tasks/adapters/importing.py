@@ -1,8 +1,11 @@
 """Imports of large toolkits. What they make stays, so no garbage is looked for meanwhile: that took an eighth."""
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
 
 
 @contextmanager
@@ -16,3 +19,20 @@ def importing() -> Iterator[None]:
         gc.freeze()
         if collects:
             gc.enable()
+
+
+def at_first_use(name: str) -> None:
+    """Let a module that a toolkit imports and that we do not use wait until something in it is asked for."""
+    if name in sys.modules:
+        return
+    waiting = ModuleType(name)
+
+    def found(attribute: str) -> object:
+        if attribute.startswith("__"):  # what Python itself asks a module for while it is imported
+            raise AttributeError(attribute)
+        if sys.modules.get(name) is waiting:
+            del sys.modules[name]
+        return getattr(import_module(name), attribute)
+
+    waiting.__getattr__ = found  # type: ignore[method-assign]  # PEP 562
+    sys.modules[name] = waiting
