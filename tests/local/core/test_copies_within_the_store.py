@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from slipway.tasks.adapters.store import s3_files
+from slipway.tasks.adapters.store import s3_transfers
 from slipway.tasks.adapters.store.artifacts import ArtifactStore
 from slipway.tasks.adapters.store.parts import PART_BYTES
 from slipway.tasks.adapters.store.s3 import S3ObjectStore
@@ -80,7 +80,7 @@ def test_the_wire_counts_what_is_read(place):
 
 
 def test_a_source_that_changes_while_it_is_copied_in_parts_is_tried_again(place, monkeypatch):
-    monkeypatch.setattr(s3_files, "COPY_PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(s3_transfers, "COPY_PART_BYTES", PART_BYTES)
     connected(place).put_bytes(f"{place.root}/file", DATA)
 
     with (

@@ -1,6 +1,6 @@
 """The adapter to S3: whole objects, files in parallel parts, server-side copies, and compare-and-swap.
 
-Written against boto3 1.44. Amazon S3 guarantees that a read after a write sees it, that an object appears complete or
+Written against botocore 1.44. Amazon S3 guarantees that a read after a write sees it, that an object appears whole or
 not at all, and that the server decides If-Match and If-None-Match of PutObject
 (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html).
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-import boto3
+import botocore.session
 from botocore import exceptions as aws
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
@@ -63,7 +63,7 @@ class S3ObjectStore(ObjectStore):
 
         Args:
             site: which store, and which bucket.
-            credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. When absent, boto3 looks for them in the
+            credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. When absent, botocore looks for them in the
                 environment, the web identity and the instance metadata.
 
         Raises:
@@ -72,8 +72,8 @@ class S3ObjectStore(ObjectStore):
         self._site, self._is_amazon = site, _is_amazon(site.endpoint)
         addressing = {"addressing_style": site.addressing_style(os.environ)}
         keys = credentials or {}
-        self._client = _session(keys.get("AWS_ACCESS_KEY_ID"), keys.get("AWS_SECRET_ACCESS_KEY")).client(
-            "s3",
+        self._client = _client(
+            keys,
             endpoint_url=site.endpoint,
             region_name=site.region,
             config=Config(
@@ -321,9 +321,12 @@ def _add_content_md5(request: AWSRequest, **_: object) -> None:
     request.headers["Content-MD5"] = base64.b64encode(digest).decode()
 
 
-def _session(key_id: str | None, secret: str | None) -> boto3.session.Session:
+def _client(keys: Mapping[str, str], **options: Any) -> Any:
+    """The client of botocore and not of boto3, whose import takes another 0.05 s of a CPU in each step."""
+    key_id, secret = keys.get("AWS_ACCESS_KEY_ID"), keys.get("AWS_SECRET_ACCESS_KEY")
     try:
-        return boto3.session.Session(key_id, secret)
+        session = botocore.session.Session()
+        return session.create_client("s3", aws_access_key_id=key_id, aws_secret_access_key=secret, **options)
     except (aws.ProfileNotFound, aws.ConfigParseError) as error:
         raise InputError(
             "the AWS settings of this machine cannot be used",

@@ -1,4 +1,4 @@
-"""Turns errors of boto3's S3 client into Slipway's.
+"""Turns errors of botocore's S3 client into Slipway's.
 
 Codes are those of https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html; after a HEAD request, which has
 no body, the status.
@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from boto3.exceptions import RetriesExceededError, S3UploadFailedError
 from botocore import exceptions as aws
-from s3transfer.exceptions import S3CopyFailedError
 from urllib3.exceptions import HTTPError
 
 from slipway.tasks.adapters.store.object_store import DeniedError, LostRaceError, NotFoundError, UnsupportedError
@@ -18,7 +16,7 @@ from slipway.tasks.contracts.errors import InputError, PipelineError, Unavailabl
 from slipway.tasks.contracts.fit.site_objects import OBJECT_STORE_POLICY
 
 S3_ATTEMPTS = 3
-"""How often boto3, in its mode `standard`, sends a request in all: again after a lost connection, a timeout, a
+"""How often botocore, in its mode `standard`, sends a request in all: again after a lost connection, a timeout, a
 throttling code or a status of 500, 502, 503 or 504. What fails then becomes one of the errors below."""
 
 BASE_POLICY = "object-store"  # k8s_manifests/base/networkpolicy-slipway-object-store.yaml
@@ -41,6 +39,14 @@ ELSEWHERE = frozenset(
 SERVER_ERROR = 500
 
 
+class FailedUploadError(Exception):
+    """The store refused an upload in parts. Never leaves the adapter."""
+
+
+class ChangedSourceError(Exception):
+    """What is copied was changed meanwhile. Never leaves the adapter."""
+
+
 class S3Errors:
     """Errors of one client."""
 
@@ -59,10 +65,10 @@ class S3Errors:
         """Translate what the store answered. To ask it for more may fail as any request does."""
         try:
             yield
-        except S3UploadFailedError as error:
-            cause = error.__context__ or error.__cause__
+        except FailedUploadError as error:
+            cause = error.__cause__
             raise self._refusal(cause if isinstance(cause, aws.ClientError) else error, uri) from error
-        except S3CopyFailedError as error:  # each part is copied only if its source has the ETag of the first request
+        except ChangedSourceError as error:
             raise UnavailableError(
                 f"{uri} changed at {self._endpoint} while it was copied", remedy="Run the step again."
             ) from error
@@ -88,7 +94,7 @@ class S3Errors:
                 remedy="On your own machine, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE. In a "
                 "cluster, if this lasts, set object_store.credentials_secret in the site file.",
             ) from error
-        except (aws.BotoCoreError, RetriesExceededError, HTTPError) as error:
+        except (aws.BotoCoreError, HTTPError) as error:
             raise UnavailableError(
                 f"{self._endpoint} does not answer for {uri}",
                 found=f"{type(error).__name__}: {str(error)[:QUOTED_CHARS]}",
@@ -151,7 +157,7 @@ def code_of(error: Exception) -> str:
 
 
 def address_of(uri: str) -> dict[str, str]:
-    """Bucket and key as boto3 takes them.
+    """Bucket and key as botocore takes them.
 
     Raises:
         InputError: it is not `s3://<bucket>/<key>`.

@@ -1,4 +1,4 @@
-"""Files to and from S3, in parallel parts that are digested on the way. Errors are boto3's; s3.py translates them."""
+"""Files to and from S3, in parallel parts, digested on the way. Errors are botocore's, which s3.py translates."""
 
 import contextlib
 import math
@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from threading import Lock
+from typing import IO, TYPE_CHECKING, Any
 
-from boto3.s3.transfer import S3Transfer, TransferConfig
 from botocore import exceptions as aws
 from urllib3.exceptions import SSLError
 
@@ -19,13 +19,13 @@ from slipway.tasks.adapters.store.object_store import ByteSource, Progress
 from slipway.tasks.adapters.store.parts import PART_BYTES, Lanes, part_bytes_of, readable_part_bytes
 from slipway.tasks.contracts.errors import InputError
 
+if TYPE_CHECKING:
+    from slipway.tasks.adapters.store.s3_transfers import S3Transfers
+
 MOST_PARTS = 10_000
 """The most parts that one upload may have (docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html)."""
 MOST_BYTES = 5 * 2**40
 """The largest object that S3 stores (the same page)."""
-COPY_PART_BYTES = 256 * 2**20
-"""No byte of a copy passes through this process, so its parts may be large: 140 GB are 550 requests."""
-COPIES_AT_ONCE = 8
 ATTEMPTS = 4
 """Connections that break one after the other while one part is read. botocore repeats requests, not their reading."""
 BROKEN = (aws.ResponseStreamingError, aws.ReadTimeoutError, aws.IncompleteReadError)
@@ -54,19 +54,8 @@ class S3Files:
         """`checksum`: what the store compares an upload's parts with; None where each request's signature does that."""
         self._client, self._lanes = client, lanes
         self._checksum = {"ChecksumAlgorithm": checksum} if checksum else {}
-        # one for all uploads: each has its own connections and its own limit
-        self._uploads = S3Transfer(
-            client,
-            TransferConfig(
-                multipart_threshold=2 * PART_BYTES,
-                multipart_chunksize=2 * PART_BYTES,
-                max_concurrency=max(1, lanes.connections // 2),
-                max_bandwidth=lanes.limit.bytes_per_s,
-            ),
-        )
-        self._copying = TransferConfig(
-            multipart_threshold=2 * COPY_PART_BYTES, multipart_chunksize=COPY_PART_BYTES, max_concurrency=COPIES_AT_ONCE
-        )
+        self._first_transfer = Lock()
+        self._made_transfers: S3Transfers | None = None
 
     def get(self, address: Address, path: Path, size_bytes: int, progress: Progress, digest: Digest) -> str | None:
         """See ObjectStore.get_file; `digest` is that of no bytes yet."""
@@ -110,7 +99,7 @@ class S3Files:
     def put(self, path: Path, address: Address, progress: Progress | None, metadata: Mapping[str, str]) -> None:
         """See ObjectStore.put_file."""
         extra = {"Metadata": dict(metadata), **self._checksum}
-        self._uploads.upload_file(str(path), address["Bucket"], address["Key"], progress, extra)
+        self._transfers.upload(str(path), address["Bucket"], address["Key"], progress, extra)
 
     def put_stream(self, source: ByteSource, address: Address) -> str:
         """See ObjectStore.put_stream."""
@@ -138,7 +127,16 @@ class S3Files:
             "MetadataDirective": "REPLACE",
             "ContentType": head.get("ContentType", UNKNOWN_TYPE),
         }
-        self._client.copy(dict(source), target["Bucket"], target["Key"], ExtraArgs=extra, Config=self._copying)
+        self._transfers.copy(source, target["Bucket"], target["Key"], extra)
+
+    @property
+    def _transfers(self) -> "S3Transfers":
+        """boto3's, which are made for the first file that needs them."""
+        from slipway.tasks.adapters.store.s3_transfers import S3Transfers
+
+        with self._first_transfer:
+            self._made_transfers = self._made_transfers or S3Transfers(self._client, self._lanes)
+        return self._made_transfers
 
     def _put_in_parts(self, source: ByteSource, address: Address) -> str:
         if source.size_bytes > MOST_BYTES:

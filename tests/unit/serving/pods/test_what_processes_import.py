@@ -5,7 +5,7 @@ import pytest
 from slipway.tasks.pod_processes import PROCESSES
 from tests.support.imports import packages_after
 
-HEAVY = {"boto3", "huggingface_hub", "kubernetes", "numpy", "pydantic", "tritonclient", "yaml"}
+HEAVY = {"botocore", "huggingface_hub", "kubernetes", "numpy", "pydantic", "tritonclient", "yaml"}
 
 
 @pytest.mark.parametrize("name", PROCESSES)
@@ -13,8 +13,8 @@ def test_a_process_that_needs_no_site_imports_neither_pydantic_nor_a_client(name
     assert packages_after(f"from slipway.tasks.command import program; program(['{name}'])") & HEAVY == set()
 
 
-def test_the_check_sees_what_a_step_imports():
-    assert HEAVY & packages_after("from slipway.tasks.command import program; program(['gate'])") >= {
-        "boto3",
-        "pydantic",
-    }
+def test_a_step_imports_the_store_and_no_transfers_until_it_has_files():
+    imported = packages_after("from slipway.tasks.command import program; program(['gate'])")
+
+    assert imported >= {"botocore", "pydantic"}
+    assert not imported & {"boto3", "s3transfer"}
