@@ -19,5 +19,9 @@ def openai_client(url, key="none"):
     """OpenAI's own client, which retries nothing."""
     import openai
 
-    own = openai.DefaultHttpxClient(verify=NO_CERTIFICATES)
+    class Own(openai.DefaultHttpxClient):
+        def __del__(self):  # as the one that openai makes itself: tests leave clients behind
+            self.close()
+
+    own = Own(verify=NO_CERTIFICATES)
     return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=PATIENCE_S, http_client=own)
