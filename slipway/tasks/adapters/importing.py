@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from threading import Lock
 from types import ModuleType
 
 
@@ -22,16 +23,17 @@ def importing() -> Iterator[None]:
 
 
 def at_first_use(name: str) -> None:
-    """Let a module that a toolkit imports and that we do not use wait until something in it is asked for."""
+    """Let a module that a toolkit imports as a whole wait until something in it is asked for."""
     if name in sys.modules:
         return
-    waiting = ModuleType(name)
+    waiting, removing = ModuleType(name), Lock()
 
     def found(attribute: str) -> object:
         if attribute.startswith("__"):  # what Python itself asks a module for while it is imported
             raise AttributeError(attribute)
-        if sys.modules.get(name) is waiting:
-            del sys.modules[name]
+        with removing:
+            if sys.modules.get(name) is waiting:
+                del sys.modules[name]
         return getattr(import_module(name), attribute)
 
     waiting.__getattr__ = found  # type: ignore[method-assign]  # PEP 562

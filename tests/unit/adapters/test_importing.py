@@ -6,6 +6,7 @@ import pytest
 
 from slipway.tasks.adapters.importing import at_first_use
 from slipway.tasks.adapters.judge.expectations import Check, validate
+from tests.support.imports import modules_after
 
 NAME = "package_of_a_test.slow"
 
@@ -44,6 +45,15 @@ def test_a_module_that_has_run_is_left_alone(package):
     at_first_use(NAME)
 
     assert sys.modules[NAME] is before
+
+
+def test_a_gate_does_not_run_scipy_stats():
+    code = (
+        "from slipway.tasks.adapters.judge.expectations import Check, validate; validate([Check('a', [1.0], 0.0, 2.0)])"
+    )
+
+    assert "scipy.stats._stats_py" not in modules_after(code)
+    assert "scipy.stats._stats_py" in modules_after(f"{code}; from scipy import stats; stats.norm")
 
 
 def test_expectations_that_need_scipy_still_have_it():

@@ -36,7 +36,7 @@ class Checked:
 def validate(checks: Sequence[Check]) -> list[Checked]:
     """Validate each check as an expectation suite over its own table. Values must be present and finite."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # great_expectations reads it when it is imported
-    at_first_use("scipy.stats")  # for three expectations that are not ours: 0.7 s of a CPU
+    at_first_use("scipy.stats")  # 0.7 s of a CPU, for expectations that gate does not use
     with importing():
         import great_expectations as gx
         import pandas as pd

@@ -84,7 +84,7 @@ def mean(texts: Sequence[tuple[float, float]], *, error: float) -> Interval:
         error: probability that the interval misses the mean, half of it on each side.
     """
     import numpy as np
-    from scipy import stats
+    from scipy.special import stdtrit
 
     sums = np.array(texts, dtype=np.float64)
     point = float(sums[:, 0].sum() / sums[:, 1].sum())
@@ -93,7 +93,7 @@ def mean(texts: Sequence[tuple[float, float]], *, error: float) -> Interval:
         return point, float("-inf"), float("inf")
     resampled = _drawn(count) @ sums
     spread = np.sqrt(np.mean((resampled[:, 0] / resampled[:, 1] - point) ** 2) * count / (count - 1))
-    reach = float(stats.t.ppf(1 - error / 2, count - 1) * spread)
+    reach = float(stdtrit(count - 1, 1 - error / 2) * spread)
     return point, point - reach, point + reach
 
 
@@ -154,7 +154,7 @@ def _divided(above: Any, below: Any) -> Any:
 def _interval(point: float, ratios: Any, blocks: int, error: float) -> Interval:
     """From a spread of its own on each side, because the ratio of two high quantiles is skewed."""
     import numpy as np
-    from scipy import stats
+    from scipy.special import stdtrit
 
     if blocks < 2:  # noqa: PLR2004 - one block has no spread to resample
         return point, float("-inf"), float("inf")
@@ -163,7 +163,7 @@ def _interval(point: float, ratios: Any, blocks: int, error: float) -> Interval:
         return point, 0.0, float(highest.max())
     with np.errstate(divide="ignore"):
         below, above = (np.log(each) - np.log(point) for each in (lowest, highest))
-    reach = stats.t.ppf(1 - error / 2, blocks - 1) * np.sqrt(blocks / (blocks - 1))
+    reach = stdtrit(blocks - 1, 1 - error / 2) * np.sqrt(blocks / (blocks - 1))
     low = np.sqrt(2 * np.mean(np.minimum(below, 0) ** 2))
     high = np.sqrt(2 * np.mean(np.maximum(above, 0) ** 2))
     return point, float(point * np.exp(-reach * low)), float(point * np.exp(reach * high))

@@ -51,7 +51,7 @@ REQUIRED: Literal["when_required"] = "when_required"
 AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
 CHECKSUM = "CRC32"
 """zlib's, at twice the speed of sha256. Amazon S3 compares it with the bytes that it received, and keeps it. Over TLS
-boto3 sends it after the body, which many other stores answer with MissingContentLength
+botocore sends it after the body, which many other stores answer with MissingContentLength
 (github.com/boto/boto3/issues/4398)."""
 
 
@@ -156,7 +156,7 @@ class S3ObjectStore(ObjectStore):
     def _written_before(self, refusal: BaseException | None, uri: str, data: bytes) -> str | None:
         """The ETag of what an earlier attempt of the same request wrote, whose answer was lost; None if none did.
 
-        boto3 sends a request again after a lost answer, and its condition then refuses what it wrote itself.
+        botocore sends a request again after a lost answer, and its condition then refuses what it wrote itself.
         """
         response = refusal.response if isinstance(refusal, aws.ClientError) else {}
         if not response.get("ResponseMetadata", {}).get("RetryAttempts"):
@@ -326,7 +326,9 @@ def _client(keys: Mapping[str, str], **options: Any) -> Any:
     key_id, secret = keys.get("AWS_ACCESS_KEY_ID"), keys.get("AWS_SECRET_ACCESS_KEY")
     try:
         session = botocore.session.Session()
-        return session.create_client("s3", aws_access_key_id=key_id, aws_secret_access_key=secret, **options)
+        if key_id or secret:
+            session.set_credentials(key_id, secret)
+        return session.create_client("s3", **options)
     except (aws.ProfileNotFound, aws.ConfigParseError) as error:
         raise InputError(
             "the AWS settings of this machine cannot be used",
