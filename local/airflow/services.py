@@ -143,7 +143,7 @@ class AirflowServices:
         return user, self._home.passwords()[user]
 
     def environment(self) -> dict[str, str]:
-        """The environment of an Airflow process, such as `airflow dags test`; nothing else comes from the caller."""
+        """The environment of an Airflow process; nothing else comes from the caller."""
         return {
             "PATH": f"{self._bin}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "HOME": os.environ.get("HOME", "/"),

@@ -48,7 +48,7 @@ class Outage:
     _reported: float = 0.0
     _pause_s: float = FIRST_PAUSE_S
 
-    def pause_s(self, error: Exception) -> float:
+    def next_pause_s(self, error: Exception) -> float:
         """Seconds to wait before the next try of a request that got no answer: longer each time until one comes.
 
         Raises:
@@ -113,7 +113,7 @@ class PatientRest(RESTClientObject):  # type: ignore[misc]  # the client has no 
             try:
                 answer = super().request(*arguments, **options)
             except NO_ANSWER as error:
-                self._sleep(self._outage.pause_s(error))
+                self._sleep(self._outage.next_pause_s(error))
             except Exception as error:  # a refusal is an answer too
                 if not self._outage.is_starting(error):
                     self._outage.over()
@@ -144,7 +144,7 @@ class PatientHook(AsyncKubernetesHook):
             try:
                 answer = await read()
             except NO_ANSWER as error:
-                await asyncio.sleep(self._outage.pause_s(error))
+                await asyncio.sleep(self._outage.next_pause_s(error))
             except Exception as error:
                 if not self._outage.is_starting(error):
                     raise

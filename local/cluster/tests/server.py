@@ -35,7 +35,7 @@ def until(check, timeout_s=180.0):
     while not (answer := check()):
         waited_s = time.monotonic() - began
         assert waited_s < timeout_s, f"waited {timeout_s} s in vain"
-        time.sleep(max(0.03, 0.1 * waited_s))
+        time.sleep(min(0.5, max(0.03, 0.1 * waited_s)))
     return answer
 
 

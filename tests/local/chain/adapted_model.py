@@ -28,7 +28,7 @@ def document():
     changes = {
         "name": NAME,
         "engine": of_vllm["engine"] | {"options": {"enforce_eager": True, "max_loras": 2, "max_lora_rank": 8}},
-        "serving": {"replicas": {"min": REPLICAS, "max": REPLICAS}},
+        "serving": {"replicas": {"min": REPLICAS, "max": REPLICAS}, "ready_timeout_s": laptop.READY_S},
         "gate": {
             "smoke": of_vllm["gate"]["smoke"],
             "benchmark": {"concurrency": [1], "requests": 4, "warmup": 1},

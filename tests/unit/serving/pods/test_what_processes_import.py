@@ -13,7 +13,7 @@ def test_a_process_that_needs_no_site_imports_neither_pydantic_nor_a_client(name
     assert packages_after(f"from slipway.tasks.command import program; program(['{name}'])") & HEAVY == set()
 
 
-def test_a_step_imports_the_store_and_no_transfers_until_it_has_files():
+def test_a_step_imports_the_stores_client_without_boto3s_transfers():
     imported = packages_after("from slipway.tasks.command import program; program(['gate'])")
 
     assert imported >= {"botocore", "pydantic"}
