@@ -53,7 +53,7 @@ class Part:
     besides: tuple[str, ...] = ()
     memory_mb: int = 700
     paths: tuple[str, ...] = field(default=())
-    nice: int = 5
+    nice: int = 10
 
     @property
     def environments(self) -> tuple[str, ...]:
