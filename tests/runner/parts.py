@@ -2,7 +2,8 @@
 
 A part is a folder without the folders and files that are parts of their own. `seconds` and `cpus` only decide the order
 and how many run at once: copy them from .slipway/test-durations.txt when they are far off. Airflow takes a third of a CPU for
-as long as its stack stands, so that there is one, and it goes before all others: at its `nice` of 0 it ends soon.
+as long as its stack stands, so that there is one, and it begins before all others. Its `nice` of 0 helps it only where the
+kernel does not group processes by session (autogroup in sched(7), which Debian has): pods and stacks have their own.
 """
 
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ class Part:
     besides: tuple[str, ...] = ()
     memory_mb: int = 700
     paths: tuple[str, ...] = field(default=())
-    nice: int = 10
+    nice: int = 5
 
     @property
     def environments(self) -> tuple[str, ...]:
