@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items):
     The provider keeps the connection of a log that it followed, or of a pod that was gone, in its exception's traceback.
     """
     for item in items:
-        item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+        item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <(socket|ssl):ResourceWarning"))
 
 
 @pytest.fixture(scope="session")

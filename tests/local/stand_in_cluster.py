@@ -45,7 +45,7 @@ case "$TEMPER" in
   storeless) echo "the object store does not answer" | tee "$SLIPWAY_TERMINATION_LOG"; exit 75;;
 esac
 """
-PAUSE_S = 0.05
+PAUSE_S = 0.1
 """Between two requests of one client: without it most of what these tests compute is answers."""
 LARGE_S = 20
 """How long the image test/triton:large takes to be pulled."""

@@ -18,7 +18,7 @@ from tests.local.rollout.in_threads import InThreads
 from tests.support.waiting import until
 
 TIMEOUT_S = 60
-PAUSE_S = 0.05
+PAUSE_S = 0.1
 
 
 class HttpKept:

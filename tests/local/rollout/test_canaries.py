@@ -71,7 +71,7 @@ class Watched(InThreads):
             if [now] != self.seen[-1:]:
                 self.seen.append(now)
                 self._at_a_share(now[0])
-            self._stop.wait(0.05)
+            self._stop.wait(0.2)  # each step of the canary bakes for 3 s
 
 
 def test_a_good_canary_is_promoted_step_by_step_and_no_request_fails(workspace, cluster, gateway):

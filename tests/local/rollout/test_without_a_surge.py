@@ -24,7 +24,7 @@ class Pods:
     def _look(self):
         while not self._ended.is_set():
             self.most = max(self.most, len(self.now()))
-            time.sleep(0.05)
+            time.sleep(0.2)  # a pod takes longer to start and to end
 
     def __enter__(self):
         self._thread.start()

@@ -168,4 +168,4 @@ class KeptClient:
             except Exception as error:  # noqa: BLE001 - to a client every error is a failed request
                 self.failures.append(repr(error))
                 return
-            self._stop.wait(0.05)
+            self._stop.wait(0.1)
