@@ -33,7 +33,8 @@ from tests.unit.cli.runs import failed, promoted, refused
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CODES = frozenset({0, 1, 65, 70, 75, 124, 130})
-DEADLINE_S = 60
+DEADLINE_S = 150
+"""A command without a time of its own asks Airflow three times for a run, each time for at most 30 s."""
 MEMORY_BYTES = 1 << 30
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 UNEXPECTED = "unexpected error"
