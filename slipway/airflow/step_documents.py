@@ -76,7 +76,7 @@ def located(uri: str, aws_conn_id: str) -> tuple[Any, str, str]:
 
 
 def s3_client(aws_conn_id: str) -> Any:
-    """The client of an Airflow connection, which a process keeps for FRESH_S seconds: making it takes 0.06 s of CPU."""
+    """The client of an Airflow connection, which a process keeps for FRESH_S seconds: making it takes 0.03 s of CPU."""
     return s3_client_of(aws_conn_id, int(time.monotonic() // FRESH_S))
 
 

@@ -17,7 +17,7 @@ from tests.vllm import laptop
 NAME, REPO = "adapted", "slipway/demo-adapter"
 REPLICAS, RANK = 2, 2
 STRENGTHS = {"v1": 0.0, "odd": 4.0}
-"""Of the adapter by its revision; without strength it changes nothing."""
+"""How strong the adapter of each revision is: at 0 it changes nothing."""
 CONFIG = json.loads((HUB / "slipway" / "demo-llama" / "v1" / "config.json").read_text())
 STAND_IN = REPOSITORY / "tests" / "local" / "chain" / "vllm_stand_in"
 
