@@ -13,11 +13,12 @@ if __name__ == "__main__":
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     gc.disable()
     from slipway.tasks.command import SIGNALLED, main, program
+    from slipway.tasks.frames import with_room
 
     program(sys.argv[1:])
     gc.freeze()
     gc.enable()
-    exit_code = main()
+    exit_code = with_room(main)
     sys.stdout.flush()
     if exit_code >= SIGNALLED:
         os._exit(exit_code)  # threads that still wait for a socket would hold the process up

@@ -21,7 +21,8 @@ TESTS_FAILED, NO_TESTS = 1, 5
 """pytest's exit codes; the second is for a selection that matched nothing."""
 LAID_OVER = (
     "import sys; sys.path.append(sys.argv.pop(1)); sys.path.insert(0, sys.argv.pop(1)); "
-    "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    "import pytest; from slipway.tasks.frames import with_room; "
+    "sys.exit(with_room(lambda: pytest.main(sys.argv[1:])))"
 )
 """pytest comes from the dev environment, laid behind the environment's own packages: what is tested is exactly what the
 image holds."""
