@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from slipway.tasks.adapters.clock import SystemClock
 from slipway.tasks.adapters.hub.header_token import header_token
+from slipway.tasks.adapters.importing import importing
 from slipway.tasks.adapters.store.object_store import ObjectStore
 from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from slipway.tasks.adapters.telemetry import log_lines, tracing
@@ -173,7 +174,9 @@ def run_step(step: Step, document: Release | StepRequest, workspace: Workspace) 
 
     It is imported when it runs: its toolkits are in its own image only.
     """
-    outcome: Outcome = import_module(f"slipway.tasks.steps.{step.replace('-', '_')}").run(document, workspace)
+    with importing():
+        module = import_module(f"slipway.tasks.steps.{step.replace('-', '_')}")
+    outcome: Outcome = module.run(document, workspace)
     return outcome
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import weakref
 
 import pytest
 
@@ -14,6 +15,7 @@ from slipway.tasks.contracts.spec.gate import Expectation
 from slipway.tasks.engines.checkpoint.calibration_texts import Texts
 from slipway.tasks.engines.checkpoint.perplexity import compared, perplexity
 from slipway.tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer, logits_of, token_ids
+from slipway.tasks.engines.openvino import quantize as quantizing
 from slipway.tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
 from tests.local.engines.demo_model import dataset, demo_spec
@@ -194,3 +196,22 @@ def test_weights_that_are_no_numbers_give_no_perplexity_and_a_warning(broken, ou
 
     assert (metrics["perplexity"], metrics["source_perplexity"]) == (None, None)
     assert len(metrics["warnings"]) == 2
+
+
+def test_the_source_is_freed_before_its_weights_are_compressed(checkpoint, tmp_path, monkeypatch):
+    sources, left = [], []
+
+    def loaded(*arguments, **options):
+        model = load_model(*arguments, **options)
+        sources.append(weakref.ref(model))
+        return model
+
+    def compressed(*arguments, compress=quantizing._compressed):
+        left.extend(source() for source in sources)
+        return compress(*arguments)
+
+    monkeypatch.setattr(quantizing, "load_model", loaded)
+    monkeypatch.setattr(quantizing, "_compressed", compressed)
+    maker_for("openvino").quantize(checkpoint, demo_spec("int8"), tmp_path, Texts(perplexity=[]))
+
+    assert left == [None]

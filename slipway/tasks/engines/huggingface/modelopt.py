@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+from slipway.tasks.adapters.importing import importing
 from slipway.tasks.contracts.engine.engine_kinds import QuantizationFormat
 from slipway.tasks.contracts.errors import InputError, PipelineError
 from slipway.tasks.engines.checkpoint.config_reading import readable
@@ -165,7 +166,8 @@ def _check_unquantized(checkpoint: Path, config: dict[str, Any]) -> None:
 
 
 def _check_device(device: Device) -> None:
-    import torch
+    with importing():
+        import torch
 
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("no CUDA device is visible to quantize on", remedy="Run this step on a GPU node.")

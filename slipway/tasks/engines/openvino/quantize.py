@@ -1,6 +1,8 @@
 """Turns a Hugging Face checkpoint into OpenVINO IR with compressed weights; measures the cost in perplexity."""
 
+import gc
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +22,7 @@ from slipway.tasks.engines.openvino.families import LIMIT_LIFTED
 from slipway.tasks.engines.openvino.ir import KV_CACHE_PRECISION, MODEL
 from slipway.tasks.engines.openvino.one_pass import one_pass
 
+TOOLKITS = ("optimum.exporters.openvino.convert", "nncf")
 TASK = "text-generation-with-past"
 INT4_GROUP_SIZE = 128
 """Weights that share a scale; NNCF lowers it, down to 32, for layers whose width it does not divide, and says so."""
@@ -27,12 +30,14 @@ INT4_GROUP_SIZE = 128
 
 def quantize(checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Sequence[str]) -> dict[str, Any]:
     """Trace the checkpoint and compress its weights; `texts` are those to measure perplexity on."""
-    with importing():
+    check_limits(spec, read_config(checkpoint))
+    source_bytes = check_weights(checkpoint)
+    with importing():  # before there is a model, which would stay as well
         import openvino
         import torch
 
-    check_limits(spec, read_config(checkpoint))
-    source_bytes = check_weights(checkpoint)
+        for toolkit in TOOLKITS:
+            import_module(toolkit)
     with phase("loading the checkpoint"):
         torch.set_num_threads(available_cpus())
         model = load_model(checkpoint, dtype=torch.float32)
@@ -45,6 +50,7 @@ def quantize(checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Sequence[str
         with phase(f"measuring the source's perplexity over {len(sequences)} texts"):
             source = perplexity(sequences, logits_of(model)) if sequences else None
         del model  # the compression needs the memory
+        gc.collect()  # tracing leaves a circle
         with phase(f"compressing weights to {spec.quantization.format}"):
             compressed = _compressed(openvino.Core().read_model(Path(exported) / MODEL), spec.quantization.format)
         compressed.set_rt_info(

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from slipway.tasks.adapters.importing import importing
 from slipway.tasks.engines.checkpoint.apart import limited, run_apart
 
 UNUSED = ("torch", "sklearn", "scipy")
@@ -40,9 +41,10 @@ def main(checkpoint: Path, out: Path) -> None:
     """Convert, and say whether there is a chat template."""
     absent: dict[str, Any] = dict.fromkeys(UNUSED)
     sys.modules.update(absent)  # None: importing one fails as if it were not installed
-    import openvino
-    from openvino_tokenizers import convert_tokenizer
-    from transformers import AutoTokenizer
+    with importing():
+        import openvino
+        from openvino_tokenizers import convert_tokenizer
+        from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(checkpoint, local_files_only=True, trust_remote_code=False)
     encode, decode = convert_tokenizer(tokenizer, with_detokenizer=True)

@@ -14,6 +14,7 @@ from importlib import import_module
 from multiprocessing.connection import wait
 from pathlib import Path
 
+from slipway.tasks.adapters.importing import importing
 from slipway.tasks.adapters.telemetry import log_lines
 from slipway.tasks.contracts.errors import PipelineError
 
@@ -81,11 +82,11 @@ def serve(parsed: argparse.Namespace) -> None:
     Raises:
         PipelineError: one of several processes ended by itself. The container ends with it, and is started again.
     """
+    with importing():
+        import_module(APPLICATION)  # once, for all processes
     if len(parsed.socket) == 1:
         asyncio.run(_serve(parsed, parsed.socket[0]))
         return
-    import_module(APPLICATION)  # once, for all processes
-
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=_worker, args=(parsed, socket)) for socket in parsed.socket]
     try:
