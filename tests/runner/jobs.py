@@ -73,7 +73,8 @@ class Job(ABC):
         # toolkits are compiled once: importing them otherwise takes 16 s, not 6
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as slipway/tasks/__main__.py sets it for a step
-        command = ["nice", f"-n{self.nice}", sys.executable, "-m", "tests.runner.reaper", *self.command()]
+        reaper = [sys.executable, "-m", "tests.runner.reaper", str(os.getpid())]
+        command = ["nice", f"-n{self.nice}", *reaper, *self.command()]
         process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(process.pid, 0)
         self.code = process.returncode = os.waitstatus_to_exitcode(status)

@@ -14,8 +14,8 @@ import sys
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
-def main(command: list[str]) -> int:
-    """The exit code of the command, once it has ended."""
+def main(runner: int, command: list[str]) -> int:
+    """The exit code of the command, once it has ended; `runner` is the pid of whoever starts it."""
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     # the terminal interrupts the command itself, to which a handler gives back the default that `&` of a script took away
@@ -23,6 +23,8 @@ def main(command: list[str]) -> int:
     child = subprocess.Popen(command)
     signal.signal(signal.SIGTERM, lambda *_: child.send_signal(signal.SIGINT))
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != runner:  # it died before anybody would have told
+        child.send_signal(signal.SIGINT)
     while True:
         pid, status = os.wait()
         if pid == child.pid:
@@ -30,4 +32,4 @@ def main(command: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

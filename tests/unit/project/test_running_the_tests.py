@@ -148,7 +148,8 @@ def test_the_cpu_seconds_of_a_process_that_left_its_parent_count(job, tmp_path):
 def test_tests_whose_runner_was_killed_are_interrupted_as_on_a_terminal(tmp_path):
     begun, ended = tmp_path / "begun", tmp_path / "ended"
     command = f"trap 'touch {ended}; exit' INT; touch {begun}; until [ -e {ended} ]; do sleep 0.05; done"
-    runner = f"import subprocess as s; s.run({[sys.executable, '-m', 'tests.runner.reaper', 'sh', '-c', command]!r})"
+    reaper = f"[{sys.executable!r}, '-m', 'tests.runner.reaper', str(os.getpid()), 'sh', '-c', {command!r}]"
+    runner = f"import os, subprocess; subprocess.run({reaper})"
     process = subprocess.Popen([sys.executable, "-c", runner], cwd=REPOSITORY)
     until(begun.exists)
 
