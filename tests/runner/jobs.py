@@ -73,6 +73,7 @@ class Job(ABC):
         # toolkits are compiled once: importing them otherwise takes 16 s, not 6
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as slipway/tasks/__main__.py sets it for a step
+        environment.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's threads spin when a process begins
         reaper = [sys.executable, "-m", "tests.runner.reaper", str(os.getpid())]
         command = ["nice", f"-n{self.nice}", *reaper, *self.command()]
         process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
