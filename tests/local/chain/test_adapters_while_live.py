@@ -1,8 +1,6 @@
 """LoRA adapters of a live model through Airflow: added, replaced, refused, removed and rolled back, without a release."""
 
 import json
-import os
-import subprocess
 
 import openai
 import pytest
@@ -12,7 +10,6 @@ from tests.local.chain import adapted_model
 from tests.local.chain.adapted_model import NAME
 from tests.local.chain.own_stack import SPECS
 from tests.support import plain_http
-from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(3600)
@@ -59,12 +56,6 @@ def listed(chain):
         return sorted(model.id for model in client.models.list().data)
 
 
-def slipway(chain, *arguments):
-    command = [REPOSITORY / "bin" / "slipway", *arguments]
-    environment = {**os.environ, **chain.environment}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
-
-
 def test_adapters_come_and_go_while_the_model_is_live(chain, release):
     file, polite, pods = SPECS / f"{NAME}.yaml", f"{NAME}:polite", chain.cluster.endpoints(NAME)
     assert listed(chain) == [NAME]
@@ -100,10 +91,10 @@ def test_adapters_come_and_go_while_the_model_is_live(chain, release):
     assert (listed(chain), answer(chain, polite) != ANSWER) == ([NAME, polite], True)
 
     # rolled back, by the command
-    done = slipway(chain, "adapters", NAME, "--previous", "--reason", "it is odd")
+    done = chain.slipway("adapters", NAME, "--previous", "--reason", "it is odd")
     assert (done.returncode, "serves adapters: polite" in done.stdout) == (0, True), done.stdout + done.stderr
     assert answer(chain, polite) == ANSWER
-    status = json.loads(slipway(chain, "status", NAME, "--json").stdout)["models"][0]
+    status = json.loads(chain.slipway("status", NAME, "--json").stdout)["models"][0]
     assert [(each["name"], each["revision"], each["listed"]) for each in status["adapters"]] == [("polite", "v1", True)]
 
     # removed

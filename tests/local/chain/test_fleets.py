@@ -1,14 +1,11 @@
 """One spec with a list of shapes: a model for each, released by one run, live where its own gate passed."""
 
 import json
-import os
-import subprocess
 from types import SimpleNamespace
 
 import pytest
 
 from tests.local.chain.fleet import LIVE, NAME, REFUSED
-from tests.support.paths import REPOSITORY
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -21,16 +18,9 @@ def released(chain, promoted):
     """The fleet's first release by the command: its exit code, and what it printed."""
     if chain.stack is None:
         pytest.skip("needs an Airflow whose specs a test may change")
-    done = slipway(chain, "release", NAME, "--json")
+    done = chain.slipway("release", NAME, "--json")
     assert done.stdout, done.stderr
     return SimpleNamespace(code=done.returncode, **json.loads(done.stdout))
-
-
-def slipway(chain, *arguments):
-    environment = {name: os.environ[name] for name in ("PATH", "HOME")} | chain.environment
-    return subprocess.run(
-        [REPOSITORY / "bin" / "slipway", *arguments], env=environment, capture_output=True, text=True, check=False
-    )
 
 
 def test_a_member_that_is_refused_leaves_the_others_to_go_live(chain, released):
@@ -66,7 +56,7 @@ def test_stages_that_do_not_depend_on_the_shape_are_stored_once(chain, released)
 
 
 def test_explain_shows_each_member_with_its_verdict(chain, released):
-    done = slipway(chain, "explain", NAME, "--json")
+    done = chain.slipway("explain", NAME, "--json")
 
     assert done.returncode == 0, done.stderr
     refused, live = json.loads(done.stdout)["members"]
@@ -78,13 +68,13 @@ def test_explain_shows_each_member_with_its_verdict(chain, released):
 
 
 def test_each_model_is_rolled_back_by_its_own_name(chain, released):
-    done = slipway(chain, "rollback", NAME, "--reason", "a test")
+    done = chain.slipway("rollback", NAME, "--reason", "a test")
 
     assert done.returncode == 65
     assert f"one of {REFUSED}, {LIVE}" in done.stderr
 
 
 def test_the_status_has_a_part_for_each_member(chain, released):
-    status = json.loads(slipway(chain, "status", NAME, "--json").stdout)
+    status = json.loads(chain.slipway("status", NAME, "--json").stdout)
 
     assert [model["name"] for model in status["models"]] == [REFUSED, LIVE]

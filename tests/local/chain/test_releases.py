@@ -1,8 +1,6 @@
 """Releases through Airflow's own services, as a person or CI asks for them, while a client goes on asking the model."""
 
 import json
-import os
-import subprocess
 import time
 
 import pytest
@@ -13,7 +11,6 @@ from slipway.tasks.contracts.stored.artifact import STAGES
 from tests.local.chain.openai_client import OpenAIClient
 from tests.local.chain.own_stack import SPECS
 from tests.local.chain.whole_chain import MODEL, SPEC_FILE
-from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(3600)
@@ -48,8 +45,7 @@ def test_a_good_revision_goes_live_and_answers(chain, promoted):
 def test_the_live_release_is_verified_from_the_hubs_commit_to_its_pod(chain, promoted):
     commit = chain.read(chain.channel(MODEL)["live"]["release_uri"])["plan"]["source"]["commit"]
 
-    command = [REPOSITORY / "bin" / "slipway", "explain", MODEL, "--verify"]
-    done = subprocess.run(command, env=chain.environment, capture_output=True, text=True, timeout=60, check=False)
+    done = chain.slipway("explain", MODEL, "--verify")
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"verified: slipway/demo-llama at commit {commit[:12]}")
@@ -100,9 +96,7 @@ def test_a_plan_alone_changes_nothing_but_its_own_document(chain, promoted):
 def _is_what_this_machine_plans(planned, chain):
     """`slipway plan FILE` comes to the same keys without Airflow, and leaves nothing in the store."""
     before = chain.keys(chain.site.object_store.root)
-    command = [REPOSITORY / "bin" / "slipway", "plan", SPECS / SPEC_FILE.name, "--revision", "damaged", "--json"]
-    environment = {name: os.environ[name] for name in ("PATH", "HOME")} | chain.environment
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = chain.slipway("plan", SPECS / SPEC_FILE.name, "--revision", "damaged", "--json")
 
     assert done.returncode == 0, done.stderr
     preview = json.loads(done.stdout)

@@ -4,7 +4,6 @@ They come last, because each of them loses what other tests made.
 """
 
 import contextlib
-import os
 import re
 import shutil
 import subprocess
@@ -33,12 +32,8 @@ def stack(chain, promoted):
 
 
 def slipway(chain, *arguments):
-    """The command as a person gives it; its output."""
-    own = {name: os.environ[name] for name in ("PATH", "HOME")}
-    command = [str(REPOSITORY / "bin" / "slipway"), *map(str, arguments)]
-    done = subprocess.run(
-        command, env=own | chain.environment, capture_output=True, text=True, timeout=600, check=False
-    )
+    """The output of a command that ends well."""
+    done = chain.slipway(*arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

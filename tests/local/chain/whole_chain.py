@@ -140,6 +140,18 @@ class Chain:
         assert list(self.scratch.iterdir()) == []
         return Ended(done.returncode, termination.read_text().strip(), done.stdout)
 
+    def slipway(self, *arguments):
+        """`bin/slipway` to its end, as a person gives it."""
+        own = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+        return subprocess.run(
+            [REPOSITORY / "bin" / "slipway", *map(str, arguments)],
+            env=own | self.environment,
+            capture_output=True,
+            text=True,
+            timeout=2 * self.run_timeout_s,
+            check=False,
+        )
+
     # a release through Airflow
 
     def trigger(self, dag_id, run_id=None, **conf):

@@ -1,9 +1,7 @@
 """A site with API keys, from its setting to its clients: OpenAI's own one asks, and keys are replaced under load."""
 
 import copy
-import os
 import re
-import subprocess
 import time
 
 import openai
@@ -16,7 +14,6 @@ from slipway.tasks.serving.rendered.front import STATS_PORT
 from tests.local.serving.openai_server import KeptClient
 from tests.local.steps.step_pods import ByHand
 from tests.support import plain_http
-from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1800)
@@ -35,14 +32,12 @@ class KeyedSite:
         file.write_text(yaml.safe_dump(document))
         self.chain = copy.copy(chain)
         self.chain.site = read_contract(Site, document, str(file))
-        self._environment = {name: os.environ[name] for name in ("PATH", "HOME")} | chain.environment
-        self._environment |= {"SLIPWAY_SITE": str(file)}
+        self.chain.environment = {**chain.environment, "SLIPWAY_SITE": str(file)}
         self.revoked = ""
 
     def slipway(self, *arguments):
         """What the command prints."""
-        command = [REPOSITORY / "bin" / "slipway", *arguments]
-        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=600, check=False)
+        done = self.chain.slipway(*arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
@@ -82,8 +77,8 @@ def keyed(chain, tmp_path_factory):
     released.make("promote")
     yield site
     released.remove()
-    plain = {**site._environment, "SLIPWAY_SITE": str(chain.site_file)}
-    subprocess.run([REPOSITORY / "bin" / "slipway", "setup"], env=plain, capture_output=True, timeout=600, check=True)
+    done = chain.slipway("setup")
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_person_makes_a_key_asks_with_it_sees_its_use_and_revokes_it(keyed):
