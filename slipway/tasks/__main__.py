@@ -19,7 +19,7 @@ if __name__ == "__main__":
     gc.freeze()
     gc.enable()
     exit_code = with_room(main)
-    gc.freeze()  # the interpreter looks for garbage once more before it ends
+    gc.freeze()  # the interpreter collects garbage once more before it exits
     sys.stdout.flush()
     if exit_code >= SIGNALLED:
         os._exit(exit_code)  # threads that still wait for a socket would hold the process up

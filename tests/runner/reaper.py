@@ -23,7 +23,7 @@ def main(runner: int, command: list[str]) -> int:
     child = subprocess.Popen(command)
     signal.signal(signal.SIGTERM, lambda *_: child.send_signal(signal.SIGINT))
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != runner:  # it died before anybody would have told
+    if os.getppid() != runner:  # it died before the signal was asked for
         child.send_signal(signal.SIGINT)
     while True:
         pid, status = os.wait()

@@ -11,7 +11,7 @@ from types import ModuleType
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import in the block; what is there at its end is never looked at again: come before what is large."""
+    """Import in the block. Objects alive at its end are never collected: import before loading anything large."""
     collects = gc.isenabled()
     gc.disable()
     try:

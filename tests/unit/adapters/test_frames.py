@@ -33,7 +33,7 @@ def most_faults():
 
 
 def in_a_thread(call):
-    """What it returns in a thread, whose frames begin anew."""
+    """What it returns in a thread, which has a stack of its own."""
     found = []
     thread = Thread(target=lambda: found.append(call()))
     thread.start()

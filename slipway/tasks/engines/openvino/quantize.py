@@ -32,7 +32,7 @@ def quantize(checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Sequence[str
     """Trace the checkpoint and compress its weights; `texts` are those to measure perplexity on."""
     check_limits(spec, read_config(checkpoint))
     source_bytes = check_weights(checkpoint)
-    with importing():  # before there is a model, which would stay as well
+    with importing():  # before the model is loaded, which would never be collected otherwise
         import openvino
         import torch
 
@@ -50,7 +50,7 @@ def quantize(checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Sequence[str
         with phase(f"measuring the source's perplexity over {len(sequences)} texts"):
             source = perplexity(sequences, logits_of(model)) if sequences else None
         del model  # the compression needs the memory
-        gc.collect()  # tracing leaves a circle
+        gc.collect()  # tracing leaves it in a reference cycle
         with phase(f"compressing weights to {spec.quantization.format}"):
             compressed = _compressed(openvino.Core().read_model(Path(exported) / MODEL), spec.quantization.format)
         compressed.set_rt_info(
