@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 from slipway.airflow.runs import run_identity
+from slipway.cli.airflow.session import Session
 from slipway.cli.runs.follow import RunView
 from tests.local.chain.own_stack import FOLDER
 from tests.local.chain.whole_chain import MODEL
@@ -106,13 +108,23 @@ def make_older(chain, age):
     chain.up()
 
 
+def tries_that_airflow_took(chain, run):
+    """By task: Airflow's scheduler fails a task that goes on, if it reads only then that its process had ended to be deferred
+    (https://github.com/apache/airflow/issues/72716; 3.3.2). On a busy machine it reads that late."""
+    query = {"dag_id": run.dag_id, "run_id": run.run_id, "event": "state mismatch"}
+    with closing(Session(chain.airflow.address, chain.login)) as session:
+        answer = session.send("GET", "/api/v2/eventLogs", params=query)
+    return Counter(entry["task_id"] for entry in answer.json()["event_logs"])
+
+
 def test_a_release_whose_tasks_are_deferred_survives_a_kill_of_the_triggerer(chain, deferred):
     view = deferred.release
 
     assert view.run.state == "success", {name: result.summary for name, result in view.results.items()}
     assert chain.stack.status()["triggerer"].pid not in (0, deferred.killed)
     assert max(Counter(deferred.steps).values()) == 1
-    assert max(task.try_number for task in view.tasks.values()) == 1
+    repeated = {name: task.try_number - 1 for name, task in view.tasks.items() if task.try_number > 1}
+    assert repeated == tries_that_airflow_took(chain, view.run)
 
 
 def test_retention_deletes_what_nothing_names_and_a_release_beside_it_goes_live(chain, deferred):

@@ -96,9 +96,9 @@ class Chain:
         self.spec = read_contract(ReleaseSpec, SPEC, SPEC_FILE.name)
         self.layout = Layout(self.site.object_store.root)
         self.connect()
-        login = (environment.get(f"SLIPWAY_AIRFLOW_{name}") for name in ("USER", "PASSWORD", "TOKEN"))
+        self.login = Login(*(environment.get(f"SLIPWAY_AIRFLOW_{name}") for name in ("USER", "PASSWORD", "TOKEN")))
         address = environment.get("SLIPWAY_AIRFLOW")
-        self.airflow = Airflow(address, Login(*login)) if address else None
+        self.airflow = Airflow(address, self.login) if address else None
         store = self.site.object_store
         self._s3 = boto3.client(
             "s3",
