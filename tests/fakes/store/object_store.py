@@ -97,6 +97,7 @@ class MemoryObjectStore:
         if source_uri not in self.objects:
             raise NotFoundError(f"{source_uri}: no such object")
         self._write(target_uri, *self.objects[source_uri])
+        return self.describe(source_uri)
 
     def delete(self, uris):
         refused = {uri: "AccessDenied" for uri in uris if any(uri.endswith(ending) for ending in self.protected)}

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from slipway.tasks.adapters.store import s3_transfers
+from slipway.tasks.adapters.store import s3_files
 from slipway.tasks.adapters.store.artifacts import ArtifactStore
 from slipway.tasks.adapters.store.parts import PART_BYTES
 from slipway.tasks.adapters.store.s3 import S3ObjectStore
@@ -21,6 +21,8 @@ from tests.local.core.servers import connected
 DATA = bytes(range(256)) * (3 * PART_BYTES // 256)
 BUILT, PUBLISHED = "d" * 64, "e" * 64
 SMALL = 200_000  # documents, headers and answers
+FILES = 40
+FEW = 10  # for the claim, the manifest and what lies there already
 
 
 class Counting(socketserver.StreamRequestHandler):
@@ -28,31 +30,43 @@ class Counting(socketserver.StreamRequestHandler):
 
     def handle(self):
         with socket.create_connection(self.server.to) as there:
-            back = threading.Thread(target=self.pass_on, args=(there, self.connection))
+            asked, answered = bytearray(), bytearray()
+            self.server.asked.append(asked)
+            self.server.answered.append(answered)
+            back = threading.Thread(target=self.pass_on, args=(there, self.connection, answered))
             back.start()
-            self.pass_on(self.connection, there)
+            self.pass_on(self.connection, there, asked)
             back.join()
 
-    def pass_on(self, one, other):
+    def pass_on(self, one, other, passed):
         with contextlib.suppress(ConnectionError):
             while data := one.recv(65536):
-                self.server.bytes += len(data)
+                passed += data
                 other.sendall(data)
             other.shutdown(socket.SHUT_WR)
 
 
 @contextlib.contextmanager
 def counting(place):
-    """A way to the place's store that counts: its server, and the place behind it."""
+    """A way to the place's store, whose server has what was asked and answered, and the place behind it."""
     address = urlsplit(place.endpoint)
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Counting) as server:
-        server.daemon_threads, server.to, server.bytes = True, (address.hostname, address.port), 0
+        server.daemon_threads, server.to = True, (address.hostname, address.port)
+        server.asked, server.answered = [], []
         threading.Thread(target=server.serve_forever).start()
         try:
             endpoint = f"{address.scheme}://127.0.0.1:{server.server_address[1]}"
             yield server, place.model_copy(update={"endpoint": endpoint})
         finally:
             server.shutdown()
+
+
+def bytes_over(wire):
+    return sum(map(len, [*wire.asked, *wire.answered]))
+
+
+def requests_over(wire):
+    return sum(asked.count(b" HTTP/1.1\r\n") for asked in wire.asked)
 
 
 def test_publish_composes_without_a_byte_through_its_pod(place, tmp_path):
@@ -65,9 +79,26 @@ def test_publish_composes_without_a_byte_through_its_pod(place, tmp_path):
             "publish", PUBLISHED, [(built, "model")], inputs={}, producer={}, metrics={}
         )
 
-    assert 0 < wire.bytes < SMALL
+    assert 0 < bytes_over(wire) < SMALL
     direct.fetch("publish", PUBLISHED, tmp_path / "back")
     assert (tmp_path / "back" / "model" / "rank0.engine").read_bytes() == DATA
+
+
+def test_a_file_is_stored_by_one_request_and_copied_by_two(place, tmp_path):
+    for number in range(FILES):
+        (tmp_path / f"{number}.py").write_text(f"{number}")
+
+    with counting(place) as (storing, counted):
+        made = ArtifactStore(S3ObjectStore(counted), Layout(place.root), ManualClock()).store(
+            "assemble", BUILT, tmp_path, inputs={}, producer={}, metrics={}, seconds=1
+        )
+    with counting(place) as (composing, counted):
+        ArtifactStore(S3ObjectStore(counted), Layout(place.root), ManualClock()).compose(
+            "publish", PUBLISHED, [(made, "")], inputs={}, producer={}, metrics={}
+        )
+
+    assert FILES < requests_over(storing) < FILES + FEW
+    assert 2 * FILES < requests_over(composing) < 2 * FILES + FEW
 
 
 def test_the_wire_counts_what_is_read(place):
@@ -76,11 +107,11 @@ def test_the_wire_counts_what_is_read(place):
     with counting(place) as (wire, counted):
         S3ObjectStore(counted).read_bytes(f"{place.root}/file")
 
-    assert wire.bytes > len(DATA)
+    assert bytes_over(wire) > len(DATA)
 
 
 def test_a_source_that_changes_while_it_is_copied_in_parts_is_tried_again(place, monkeypatch):
-    monkeypatch.setattr(s3_transfers, "COPY_PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(s3_files, "COPY_PART_BYTES", PART_BYTES)
     connected(place).put_bytes(f"{place.root}/file", DATA)
 
     with (

@@ -286,6 +286,18 @@ def test_a_copy_of_the_wrong_size_is_noticed(artifacts, objects, folder):
     assert artifacts.find("publish", KEY) is None
 
 
+def test_a_copy_of_other_bytes_is_noticed(artifacts, objects, folder, tmp_path):
+    part = store(artifacts, folder(model=b"weights"))
+    (tmp_path / "other").write_bytes(b"WEIGHTS")
+    objects.put_file(tmp_path / "other", f"{PREFIX}/model", sha256=hashlib.sha256(b"WEIGHTS").hexdigest())
+
+    with pytest.raises(DigestMismatchError) as caught:
+        artifacts.compose("publish", KEY, [(part, "")], inputs={}, producer={}, metrics={})
+
+    assert f"{PREFIX}/model" in str(caught.value)
+    assert artifacts.find("publish", KEY) is None
+
+
 def test_digests_of_a_manifest_are_those_of_the_files(artifacts, folder):
     stored = store(artifacts, folder(model=b"weights"))
 

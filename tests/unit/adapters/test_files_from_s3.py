@@ -225,4 +225,5 @@ def test_files_that_are_uploaded_at_a_time_share_the_connections(tmp_path):
         store = S3ObjectStore(site, {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"})
         list(pool.map(lambda number: store.put_file(tmp_path / "file", f"s3://models/{number}"), range(4)))
 
-    assert (len(most), max(most)) == (4, 1)
+    assert len(most) == 4
+    assert max(most) <= 2

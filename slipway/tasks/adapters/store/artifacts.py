@@ -6,9 +6,10 @@ in the manifest's place; while retention deletes it, a removal (heads.py).
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,13 @@ from slipway.tasks.adapters.clock import Clock
 from slipway.tasks.adapters.disk import disk_errors
 from slipway.tasks.adapters.store.digests import Digested, digests_of_file
 from slipway.tasks.adapters.store.heads import TAKEOVER_S, Heads, exists
-from slipway.tasks.adapters.store.object_store import ByteSource, LostRaceError, NotFoundError, ObjectStore
+from slipway.tasks.adapters.store.object_store import (
+    ByteSource,
+    LostRaceError,
+    NotFoundError,
+    ObjectStore,
+    StoredObject,
+)
 from slipway.tasks.adapters.store.stage_files import StageFiles
 from slipway.tasks.adapters.store.transfer import FILES_AT_ONCE, Count, Sized, transfer
 from slipway.tasks.contracts.base import canonical_json, check_address, read_contract, read_contract_json
@@ -30,7 +37,9 @@ MANIFEST_ATTEMPTS = 5
 DOWNLOADED_BYTES = "downloaded_bytes"
 """Metric of an artifact whose files came from elsewhere: the bytes that came, without files that the store had."""
 S = TypeVar("S", bound=Sized)
-Work = Callable[[S, Count], File]
+Lying = Mapping[str, int]
+"""Sizes by path of the files that an earlier try left in an artifact's place."""
+Work = Callable[[Lying, S, Count], File]
 
 
 @dataclass(frozen=True)
@@ -161,9 +170,9 @@ class ArtifactStore:
         files = _described(source, paths)
         manifest = self._manifest(stage, key, files, inputs, producer, metrics, seconds)
 
-        def put(file: File, count: Count) -> File:
+        def put(lying: Lying, file: File, count: Count) -> File:
             uri = self._uri(stage, key, file.path)
-            if self._is_stored(uri, file):
+            if self._is_stored(uri, file, lying):
                 count(file.size_bytes)
             else:
                 self._store.put_file(source / file.path, uri, count, sha256=file.sha256)
@@ -200,7 +209,7 @@ class ArtifactStore:
         elsewhere = self.files_of(stage).by_digest(key) if any(file.sha256 for file in files) else {}
         taken: list[int] = []
 
-        def put(file: Incoming, count: Count) -> File:
+        def put(lying: Lying, file: Incoming, count: Count) -> File:
             uri = self._uri(stage, key, file.path)
             if file.sha256:
                 copied_from, known = elsewhere.get((file.sha256, file.size_bytes), ("", None))
@@ -210,7 +219,9 @@ class ArtifactStore:
                     blake3=known.blake3 if known else None,
                     size_bytes=file.size_bytes,
                 )
-                if self._is_stored(uri, expected) or (copied_from and self._is_copied(copied_from, uri, expected)):
+                if self._is_stored(uri, expected, lying) or (
+                    copied_from and self._is_copied(copied_from, uri, expected)
+                ):
                     count(file.size_bytes)
                     return expected
 
@@ -232,11 +243,11 @@ class ArtifactStore:
     def _is_copied(self, source_uri: str, uri: str, file: File) -> bool:
         """Copy a file within the store; False if retention deleted it meanwhile or its digest is not the right one."""
         try:
-            self._store.copy(source_uri, uri)
+            copied = self._store.copy(source_uri, uri)
         except NotFoundError:
             return False
         log.info("%s is copied from %s", file.path, source_uri)
-        return self._is_stored(uri, file)
+        return _is(copied, file)
 
     def compose(
         self,
@@ -272,12 +283,11 @@ class ArtifactStore:
         files = tuple(file.model_copy(update={"path": path}) for path, (_, file) in sorted(origins.items()))
         manifest = self._manifest(stage, key, files, inputs, producer, metrics, 0.0)
 
-        def copy(file: File, count: Count) -> File:
+        def copy(lying: Lying, file: File, count: Count) -> File:
             part, origin = origins[file.path]
             source, target = self._uri(part.stage, part.key, origin.path), self._uri(stage, key, file.path)
-            if not self._is_stored(target, file):
-                self._store.copy(source, target)
-                self._verify_copy(target, file, part)
+            if not self._is_stored(target, file, lying):
+                self._check_copied(self._store.copy(source, target), file, part)
             count(file.size_bytes)
             return file
 
@@ -305,7 +315,8 @@ class ArtifactStore:
         for _ in range(MANIFEST_ATTEMPTS):
             try:
                 etag = self._heads.claim(uri, patience_s=TAKEOVER_S)
-                files = tuple(sorted(transfer(what, items, work, self._clock), key=lambda file: file.path))
+                move = partial(work, self.files_of(draft.stage).lying_in(draft.key))
+                files = tuple(sorted(transfer(what, items, move, self._clock), key=lambda file: file.path))
                 manifest = draft.model_copy(update={"files": files, "metrics": draft.metrics | measured()})
                 seal(manifest)
                 if winner := self._same(uri, manifest):
@@ -335,9 +346,8 @@ class ArtifactStore:
         log.info("another process stored %s at the same time", uri)
         return winner
 
-    def _is_stored(self, uri: str, file: File) -> bool:
-        stored = self._store.describe(uri)
-        return stored is not None and (stored.size_bytes, stored.sha256) == (file.size_bytes, file.sha256)
+    def _is_stored(self, uri: str, file: File, lying: Lying) -> bool:
+        return lying.get(file.path) == file.size_bytes and _is(self._store.describe(uri), file)
 
     def _get(self, uri: str, file: File, partial: Path, count: Count, manifest_uri: str, *, is_continued: bool) -> None:
         """Download to `partial`, which continues there after an interruption and is removed if its bytes are wrong."""
@@ -353,15 +363,14 @@ class ArtifactStore:
             count(-file.size_bytes)
             is_continued = False
 
-    def _verify_copy(self, uri: str, file: File, part: Manifest) -> None:
-        copied = self._store.describe(uri)
-        has_size = copied is not None and copied.size_bytes == file.size_bytes
+    def _check_copied(self, source: StoredObject, file: File, part: Manifest) -> None:
         expected = f"sha256:{file.sha256}"
-        actual = f"sha256:{copied.sha256 or file.sha256}" if copied and has_size else "another size"
+        has_size = source.size_bytes == file.size_bytes
+        actual = f"sha256:{source.sha256 or file.sha256}" if has_size else "another size"
         if actual != expected:
             manifest_uri = self._uri(part.stage, part.key, MANIFEST)
             remedy = f"The artifact is damaged: delete {manifest_uri} and run the release again."
-            raise DigestMismatchError(uri, expected=expected, found=actual, remedy=remedy)
+            raise DigestMismatchError(source.uri, expected=expected, found=actual, remedy=remedy)
 
     def _manifest(
         self,
@@ -402,6 +411,10 @@ def _check_name(name: str) -> None:
             f"a stage made a file named {MANIFEST}, which is reserved for the artifact", remedy="Rename the file."
         )
     read_contract(File, {"path": name, "sha256": "0" * 64, "size_bytes": 0}, f"file {name!r} of an artifact")
+
+
+def _is(stored: StoredObject | None, file: File) -> bool:
+    return stored is not None and (stored.size_bytes, stored.sha256) == (file.size_bytes, file.sha256)
 
 
 def _has_digest(path: Path, file: File) -> bool:

@@ -165,11 +165,12 @@ class FolderStore(ObjectStore):
         return sha256
 
     @override
-    def copy(self, source_uri: str, target_uri: str) -> None:
+    def copy(self, source_uri: str, target_uri: str) -> StoredObject:
         source = self._path(source_uri)
         if not source.is_file():
             raise NotFoundError(f"{source_uri} does not exist", remedy="Check the folder, or export again.")
         self.put_file(source, target_uri)
+        return self._described(source, None)
 
     @override
     def delete(self, uris: Sequence[str]) -> Mapping[str, str]:

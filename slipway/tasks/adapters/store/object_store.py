@@ -167,8 +167,8 @@ class ObjectStore(Protocol):
         The object appears only when `source` has verified its bytes.
         """
 
-    def copy(self, source_uri: str, target_uri: str) -> None:
-        """Copy an object within the store, with its metadata.
+    def copy(self, source_uri: str, target_uri: str) -> StoredObject:
+        """Copy an object within the store, with its metadata; describe what was copied.
 
         Raises:
             NotFoundError: there is no source.

@@ -175,13 +175,7 @@ class S3ObjectStore(ObjectStore):
                 answer = self._client.head_object(**address_of(uri))
         except NotFoundError:
             return None
-        return StoredObject(
-            uri,
-            answer["ContentLength"],
-            answer["ETag"],
-            answer["LastModified"],
-            answer["Metadata"].get("sha256"),
-        )
+        return _described(uri, answer)
 
     @override
     def list(self, prefix_uri: str) -> Iterator[StoredObject]:
@@ -231,9 +225,9 @@ class S3ObjectStore(ObjectStore):
             return self._files.put_stream(source, address_of(uri))
 
     @override
-    def copy(self, source_uri: str, target_uri: str) -> None:
+    def copy(self, source_uri: str, target_uri: str) -> StoredObject:
         with self._errors.translated(source_uri):
-            self._files.copy(address_of(source_uri), address_of(target_uri))
+            return _described(source_uri, self._files.copy(address_of(source_uri), address_of(target_uri)))
 
     @override
     def delete(self, uris: Sequence[str]) -> Mapping[str, str]:
@@ -305,6 +299,11 @@ class S3ObjectStore(ObjectStore):
             where = {"CreateBucketConfiguration": {"LocationConstraint": self._site.region}} if elsewhere else {}
             self._client.create_bucket(Bucket=bucket, **where)
         return True
+
+
+def _described(uri: str, head: Mapping[str, Any]) -> StoredObject:
+    """An object by S3's answer to a HEAD request."""
+    return StoredObject(uri, head["ContentLength"], head["ETag"], head["LastModified"], head["Metadata"].get("sha256"))
 
 
 def _ignore(_: int) -> None:

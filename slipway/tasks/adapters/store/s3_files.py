@@ -26,6 +26,8 @@ MOST_PARTS = 10_000
 """The most parts that one upload may have (docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html)."""
 MOST_BYTES = 5 * 2**40
 """The largest object that S3 stores (the same page)."""
+COPY_PART_BYTES = 256 * 2**20
+"""No byte of a copy passes through this process, so its parts may be large: 140 GB are 550 requests."""
 ATTEMPTS = 4
 """Connections that break one after the other while one part is read. botocore repeats requests, not their reading."""
 BROKEN = (aws.ResponseStreamingError, aws.ReadTimeoutError, aws.IncompleteReadError)
@@ -99,6 +101,14 @@ class S3Files:
     def put(self, path: Path, address: Address, progress: Progress | None, metadata: Mapping[str, str]) -> None:
         """See ObjectStore.put_file."""
         extra = {"Metadata": dict(metadata), **self._checksum}
+        size_bytes = path.stat().st_size
+        if size_bytes <= PART_BYTES:
+            self._lanes.limit.take(size_bytes)
+            with self._lanes.connection(), path.open("rb") as file:
+                self._client.put_object(**address, Body=file, **extra)
+            if progress:
+                progress(size_bytes)
+            return
         self._transfers.upload(str(path), address["Bucket"], address["Key"], progress, extra)
 
     def put_stream(self, source: ByteSource, address: Address) -> str:
@@ -118,16 +128,20 @@ class S3Files:
             return digests[0]
         return self._put_in_parts(source, address)
 
-    def copy(self, source: Address, target: Address) -> None:
-        """See ObjectStore.copy."""
-        head = self._client.head_object(**source)
+    def copy(self, source: Address, target: Address) -> Mapping[str, Any]:
+        """See ObjectStore.copy; returns S3's answer to a HEAD request for the source."""
+        head: Mapping[str, Any] = self._client.head_object(**source)
+        if head["ContentLength"] < 2 * COPY_PART_BYTES:  # one request copies up to 5 GB
+            self._client.copy_object(**target, CopySource=dict(source))
+            return head
         # a copy in parts drops the metadata unless it is given again
         extra = {
             "Metadata": head["Metadata"],
             "MetadataDirective": "REPLACE",
             "ContentType": head.get("ContentType", UNKNOWN_TYPE),
         }
-        self._transfers.copy(source, target["Bucket"], target["Key"], extra)
+        self._transfers.copy(source, target["Bucket"], target["Key"], extra, COPY_PART_BYTES)
+        return head
 
     @property
     def _transfers(self) -> "S3Transfers":

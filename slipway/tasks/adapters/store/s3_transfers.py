@@ -11,8 +11,6 @@ from s3transfer.exceptions import S3CopyFailedError
 from slipway.tasks.adapters.store.parts import PART_BYTES, Lanes
 from slipway.tasks.adapters.store.s3_errors import ChangedSourceError, FailedUploadError
 
-COPY_PART_BYTES = 256 * 2**20
-"""No byte of a copy passes through this process, so its parts may be large: 140 GB are 550 requests."""
 COPIES_AT_ONCE = 8
 
 
@@ -31,9 +29,6 @@ class S3Transfers:
                 max_bandwidth=lanes.limit.bytes_per_s,
             ),
         )
-        self._copying = TransferConfig(
-            multipart_threshold=2 * COPY_PART_BYTES, multipart_chunksize=COPY_PART_BYTES, max_concurrency=COPIES_AT_ONCE
-        )
 
     def upload(self, path: str, bucket: str, key: str, progress: Any, extra: Mapping[str, Any]) -> None:
         """Upload a file.
@@ -46,14 +41,17 @@ class S3Transfers:
         except S3UploadFailedError as error:
             raise FailedUploadError(str(error)) from (error.__context__ or error.__cause__)
 
-    def copy(self, source: Mapping[str, str], bucket: str, key: str, extra: Mapping[str, Any]) -> None:
-        """Copy an object within the store.
+    def copy(self, source: Mapping[str, str], bucket: str, key: str, extra: Mapping[str, Any], part_bytes: int) -> None:
+        """Copy an object within the store, in parts.
 
         Raises:
             ChangedSourceError: the source was changed meanwhile. Each part is copied only if its source has the ETag of
                 the first request.
         """
+        parts = TransferConfig(
+            multipart_threshold=part_bytes, multipart_chunksize=part_bytes, max_concurrency=COPIES_AT_ONCE
+        )
         try:
-            copy(self._client, dict(source), bucket, key, ExtraArgs=extra, Config=self._copying)
+            copy(self._client, dict(source), bucket, key, ExtraArgs=extra, Config=parts)
         except S3CopyFailedError as error:
             raise ChangedSourceError(str(error)) from error
