@@ -28,7 +28,7 @@ from local.airflow.services import AirflowServices
 from local.cluster import NOT_ENFORCED
 from local.cluster.node.confinement import DESCRIPTIONS
 from local.environments import ENVIRONMENTS, SetupError, wait_for
-from local.object_store import LocalObjectStore
+from local.object_store.service import LocalObjectStore
 from local.patience import Patience
 from local.private_files import make_private, open_private, write_private
 from local.processes import free_port

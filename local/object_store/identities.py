@@ -62,7 +62,8 @@ def account_of(environ: Mapping[str, Any]) -> str | None:
 
 def address(environ: Mapping[str, Any]) -> tuple[str, str]:
     """Bucket and key of a request; the key of one for the bucket itself is empty."""
-    bucket, _, key = environ["PATH_INFO"].lstrip("/").partition("/")
+    path = environ["PATH_INFO"].encode("latin-1").decode(errors="replace")  # PEP 3333 has bytes as Latin-1
+    bucket, _, key = path.lstrip("/").partition("/")
     return bucket, key
 
 

@@ -34,6 +34,8 @@ class KeptBuckets:
         self._older = folder / "buckets"
         self._kept: dict[str, dict[str, tuple[FakeKey, str]]] = {}
         self._numbers = itertools.count()
+        self._is_whole = False
+        """Whether the last changes were all written: the disk may have been full."""
 
     @property
     def _s3(self) -> S3Backend:
@@ -49,24 +51,32 @@ class KeptBuckets:
         self._numbers = itertools.count(max(numbers, default=0) + 1)
         self._take_over_older()
 
-    def keep(self) -> None:
-        """Write the changes since the last call."""
+    def keep(self, bucket: str = "", key: str = "") -> None:
+        """Write the changes since the last call, which are of this object alone if there is one of that name."""
         for name in list(self._kept):
             if name not in self._s3.buckets:
                 del self._kept[name]
                 self._remove(self._folder / name)
-        for name, bucket in self._s3.buckets.items():
-            # without moto's accessors: each request that may change something looks at every object
-            newest = {key: versions[-1] for key, versions in dict.items(bucket.keys)}
-            self._keep(name, {key: item for key, item in newest.items() if isinstance(item, FakeKey)})
+        is_known = key in self._kept.get(bucket, ()) or key in self._stored(bucket)
+        alone, self._is_whole = is_known and self._is_whole, False
+        for name in [bucket] if alone else list(self._s3.buckets):
+            self._keep(name, {key} if alone else self._kept.get(name, {}).keys() | self._stored(name).keys())
+        self._is_whole = True
 
-    def _keep(self, bucket: str, objects: dict[str, FakeKey]) -> None:
+    def _stored(self, bucket: str) -> dict[str, list[Any]]:
+        """Versions by key."""
+        return self._s3.buckets[bucket].keys if bucket in self._s3.buckets else {}
+
+    def _keep(self, bucket: str, keys: set[str]) -> None:
         folder = self._folder / bucket
         if (kept := self._kept.get(bucket)) is None:
             folder.mkdir(exist_ok=True, mode=0o700)
             write_private(folder / INDEX, "")
             kept = self._kept[bucket] = {}
-        if gone := kept.keys() - objects.keys():  # first, because the disk may be full
+        stored = self._stored(bucket)
+        newest = {key: dict.__getitem__(stored, key)[-1] for key in keys & stored.keys()}  # moto's accessors are slow
+        objects = {key: item for key, item in newest.items() if isinstance(item, FakeKey)}
+        if gone := (keys & kept.keys()) - objects.keys():  # first, because the disk may be full
             _append(folder / INDEX, map(_gone, gone))
             _unlink(folder, [kept.pop(key)[1] for key in gone])
         written = {key: item for key, item in objects.items() if key not in kept or kept[key][0] is not item}

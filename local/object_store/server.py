@@ -27,9 +27,9 @@ class SignedS3:
     """
 
     def __init__(
-        self, s3: Application, credentials: Credentials, identities: Identities, keep: Callable[[], None]
+        self, s3: Application, credentials: Credentials, identities: Identities, keep: Callable[[str, str], None]
     ) -> None:
-        """`keep` is called after each request that may change an object, before the response is sent."""
+        """`keep` is called with bucket and key of each request that may change an object, before it is answered."""
         self._s3, self._credentials, self._identities, self._keep = s3, credentials, identities, keep
         self._lock = threading.Lock()
         self._uploads = strict.Uploads()
@@ -51,7 +51,7 @@ class SignedS3:
                 return [page]
             answer = list(self._s3(environ, lambda *status: answered.append(status)))
             if environ["REQUEST_METHOD"] not in READING:
-                self._keep()
+                self._keep(*address(environ))
                 self._uploads.look()
         if answered[-1][0].startswith("404") and address(environ)[1] and self._identities.hides_absence(environ):
             return _refused(Refusal("AccessDenied", DENIED), environ, start_response)

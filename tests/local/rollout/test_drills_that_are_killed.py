@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from local.object_store import LocalObjectStore
+from local.object_store.service import LocalObjectStore
 from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from slipway.tasks.contracts.measured.drill import DrillReport
 from slipway.tasks.contracts.site.site import ObjectStoreSite

@@ -22,13 +22,14 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
-from local.object_store import LocalObjectStore
+from local.object_store.service import LocalObjectStore
 from local.stack import ENVIRONMENTS, REPOSITORY
 from tests.support import plain_http
 from tests.support.waiting import until
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": "a-secret-that-nobody-guesses"}
 BUCKET, KEY = "models", "artifacts/a b/weights_%2F.bin"
+ODD_KEYS = ("Ã©//x", "/x/", "%C3%A9//x", "é//x")
 PART_BYTES = 5 * 2**20
 
 
@@ -257,12 +258,15 @@ def test_what_was_answered_survives_a_kill(killed):
     client.delete_object(Bucket=BUCKET, Key="gone")
     client.create_bucket(Bucket="gone")
     client.delete_bucket(Bucket="gone")
+    for data in (b"old", b"new"):
+        for key in ODD_KEYS:
+            client.put_object(Bucket=BUCKET, Key=key, Body=data)
     before = described(client)
 
     killed.kill()
     after = described(killed.start())
 
-    assert set(before) == {KEY, "copy", "large"}
+    assert set(before) == {KEY, "copy", "large", *ODD_KEYS}
     assert before["large"]["ETag"].endswith('-2"')
     assert after == before
     assert [bucket["Name"] for bucket in killed.store.client().list_buckets()["Buckets"]] == [BUCKET]
