@@ -15,7 +15,7 @@ def member(chain, name):
     gate = SPEC["gate"] | {"benchmark": {"concurrency": [1], "requests": 8, "warmup": 0}}
     gate["expect"] = [{"metric": "smoke_accuracy", "at_least": 1.0}, {"metric": "error_rate", "at_most": 0.0}]
     run = f"group-{int(time.time())}"
-    return ByHand(chain, name, "v1", run, gate=gate, serving={"group": "duo"})
+    return ByHand(chain, name, run=run, gate=gate, serving={"group": "duo"})
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Multiple choice by lm_eval itself: log-probabilities of prompts, against those of transformers."""
 
+import functools
 import itertools
 import json
 import os
@@ -61,12 +62,18 @@ def by_lm_eval(api, file, folder):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@functools.cache
+def source():
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(CHECKPOINT), AutoModelForCausalLM.from_pretrained(CHECKPOINT)
+
+
 def by_transformers(prompt, choice):
     """The log-likelihood of a choice behind its prompt, and whether it is what the model would write."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer, model = (kind.from_pretrained(CHECKPOINT) for kind in (AutoTokenizer, AutoModelForCausalLM))
+    tokenizer, model = source()
     before, whole = (
         tokenizer(text, return_tensors="pt", add_special_tokens=False).input_ids for text in (prompt, prompt + choice)
     )
