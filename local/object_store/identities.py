@@ -67,14 +67,23 @@ def address(environ: Mapping[str, Any]) -> tuple[str, str]:
     return bucket, key
 
 
+def copied(environ: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Bucket and key of what a request copies; None if it copies nothing."""
+    source = environ.get("HTTP_X_AMZ_COPY_SOURCE")
+    if not source:
+        return None
+    bucket, _, key = unquote(source).lstrip("/").partition("?")[0].partition("/")
+    return bucket, key
+
+
 def actions(environ: Mapping[str, Any], body: bytes) -> Iterator[tuple[str, str]]:
     """The IAM actions that a request needs, each with its resource."""
     bucket, key = address(environ)
     query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
     method, arn = environ["REQUEST_METHOD"], f"arn:aws:s3:::{bucket}"
     if key:
-        if source := environ.get("HTTP_X_AMZ_COPY_SOURCE"):
-            yield "s3:GetObject", f"arn:aws:s3:::{unquote(source).lstrip('/').partition('?')[0]}"
+        if source := copied(environ):
+            yield "s3:GetObject", f"arn:aws:s3:::{'/'.join(source)}"
         yield _object_action(method, query), f"{arn}/{key}"
     elif method == "POST" and "delete" in query:
         for each in ET.fromstring(body).iter():  # noqa: S314 - signed by the stack's own key

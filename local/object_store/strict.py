@@ -9,12 +9,13 @@ https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListMultipartUploads.html an
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
 from xml.sax.saxutils import escape
 
 from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.s3.models import s3_backends
+from moto.s3.models import FakeKey, s3_backends
 
+from local.object_store.identities import address, copied
 from local.object_store.signatures import Refusal
 
 MOST = 1000
@@ -86,13 +87,15 @@ def check(environ: Mapping[str, Any], body: bytes) -> None:
     """Refuse what S3 refuses and moto does not.
 
     Raises:
-        Refusal: too many objects in one request, or the upload belongs to another object.
+        Refusal: too many objects in one request, what is copied has another ETag than the request says, or the upload
+            belongs to another object.
     """
     query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
-    name, _, key = unquote(environ["PATH_INFO"]).strip("/").partition("/")
+    name, key = address(environ)
     if environ["REQUEST_METHOD"] == "POST" and "delete" in query and body.count(b"<Object>") > MOST:
         message = "The XML you provided was not well-formed or did not validate against our published schema"
         raise Refusal("MalformedXML", message, "400 Bad Request")
+    _check_source(environ)
     bucket = _buckets().get(name)
     if environ["REQUEST_METHOD"] == "DELETE" and "uploadId" in query and bucket is not None:
         upload = bucket.multiparts.get(query["uploadId"][0])
@@ -104,3 +107,13 @@ def check(environ: Mapping[str, Any], body: bytes) -> None:
 def _buckets() -> dict[str, Any]:
     buckets: dict[str, Any] = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets
     return buckets
+
+
+def _check_source(environ: Mapping[str, Any]) -> None:
+    wanted, source = environ.get("HTTP_X_AMZ_COPY_SOURCE_IF_MATCH"), copied(environ)
+    if not wanted or source is None or (bucket := _buckets().get(source[0])) is None:
+        return
+    item = bucket.keys.get(source[1])
+    if isinstance(item, FakeKey) and item.etag.strip('"') != wanted.strip('"'):
+        message = "At least one of the pre-conditions you specified did not hold"
+        raise Refusal("PreconditionFailed", message, "412 Precondition Failed")

@@ -93,11 +93,12 @@ class MemoryObjectStore:
         self._write(uri, bytes(data), source.sha256)
         return sha256
 
-    def copy(self, source_uri, target_uri):
-        if source_uri not in self.objects:
-            raise NotFoundError(f"{source_uri}: no such object")
-        self._write(target_uri, *self.objects[source_uri])
-        return self.describe(source_uri)
+    def copy(self, source, target_uri):
+        if source.uri not in self.objects:
+            raise NotFoundError(f"{source.uri}: no such object")
+        if self.describe(source.uri).etag != source.etag:
+            raise UnavailableError(f"{source.uri} changed while it was copied")
+        self._write(target_uri, *self.objects[source.uri])
 
     def delete(self, uris):
         refused = {uri: "AccessDenied" for uri in uris if any(uri.endswith(ending) for ending in self.protected)}

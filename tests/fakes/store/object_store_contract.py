@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from slipway.tasks.adapters.store.object_store import LostRaceError, NotFoundError
-from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 
 LARGE = 17 * 2**20  # more than one part
 
@@ -120,14 +120,23 @@ class ObjectStoreContract:
         (tmp_path / "up").write_bytes(b"engine")
         store.put_file(tmp_path / "up", f"{root}/from", sha256="a" * 64)
 
-        store.copy(f"{root}/from", f"{root}/to")
+        store.copy(store.describe(f"{root}/from"), f"{root}/to")
 
         assert store.read_bytes(f"{root}/to") == b"engine"
         assert store.describe(f"{root}/to").sha256 == "a" * 64
 
-    def test_copying_what_is_absent_is_an_input_error(self, store, root):
+    def test_only_what_was_described_is_copied(self, store, root):
+        store.put_bytes(f"{root}/from", b"engine")
+        described = store.describe(f"{root}/from")
+
+        store.put_bytes(f"{root}/from", b"ENGINE")
+        with pytest.raises(UnavailableError):
+            store.copy(described, f"{root}/to")
+        store.delete([f"{root}/from"])
         with pytest.raises(NotFoundError):
-            store.copy(f"{root}/absent", f"{root}/to")
+            store.copy(described, f"{root}/to")
+
+        assert not store.exists(f"{root}/to")
 
     def test_deleting_is_done_twice_as_well_as_once(self, store, root):
         store.put_bytes(f"{root}/d", b"")

@@ -120,4 +120,4 @@ def test_a_source_that_changes_while_it_is_copied_in_parts_is_tried_again(place,
     ):
         store = S3ObjectStore(place.model_copy(update={"endpoint": front.endpoint}))
         with pytest.raises(UnavailableError, match="changed at http"):
-            store.copy(f"{place.root}/file", f"{place.root}/copy")
+            store.copy(store.describe(f"{place.root}/file"), f"{place.root}/copy")

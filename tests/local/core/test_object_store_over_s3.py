@@ -2,12 +2,14 @@
 
 import threading
 import uuid
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
 
-from slipway.tasks.adapters.store.object_store import LostRaceError, NotFoundError
+from slipway.tasks.adapters.store.object_store import LostRaceError, NotFoundError, StoredObject
+from slipway.tasks.adapters.store.parts import PART_BYTES
 from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.site.site import ObjectStoreSite
@@ -117,13 +119,23 @@ def losing_answers(object_store, credentials):
     server.server_close()
 
 
+def large(path):
+    """A file that is uploaded in parts."""
+    made = path.with_name("large")
+    made.write_bytes(bytes(PART_BYTES + 1))
+    return made
+
+
 CALLS = {
     "read": lambda store, path: store.read_bytes(f"s3://{NO_BUCKET}/a"),
     "describe": lambda store, path: store.describe(f"s3://{NO_BUCKET}/a"),
     "put": lambda store, path: store.put_bytes(f"s3://{NO_BUCKET}/a", b""),
     "upload": lambda store, path: store.put_file(path, f"s3://{NO_BUCKET}/a"),
+    "upload in parts": lambda store, path: store.put_file(large(path), f"s3://{NO_BUCKET}/a"),
     "download": lambda store, path: store.get_file(f"s3://{NO_BUCKET}/a", path.with_name("down"), 1),
-    "copy": lambda store, path: store.copy(f"s3://{NO_BUCKET}/a", f"s3://{NO_BUCKET}/b"),
+    "copy": lambda store, path: store.copy(
+        StoredObject(f"s3://{NO_BUCKET}/a", 1, '"0"', datetime.now(UTC)), f"s3://{NO_BUCKET}/b"
+    ),
     "list": lambda store, path: list(store.list(f"s3://{NO_BUCKET}/a")),
 }
 

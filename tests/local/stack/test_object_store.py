@@ -384,6 +384,9 @@ def test_an_upload_is_aborted_only_under_its_own_name(uploads):
 
     assert refused_abort.value.response["Error"]["Code"] == "NoSuchUpload"
     client.abort_multipart_upload(Bucket=BUCKET, Key="p/b", UploadId=identities[0])
+    for key in ODD_KEYS:
+        begun = client.create_multipart_upload(Bucket=BUCKET, Key=key)["UploadId"]
+        client.abort_multipart_upload(Bucket=BUCKET, Key=key, UploadId=begun)
     assert len(client.list_multipart_uploads(Bucket=BUCKET)["Uploads"]) == 4
 
 

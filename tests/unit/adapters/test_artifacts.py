@@ -276,7 +276,7 @@ def test_parts_that_share_a_name_are_refused(artifacts, folder):
     assert caught.value.what.endswith("both have model")
 
 
-def test_a_copy_of_the_wrong_size_is_noticed(artifacts, objects, folder):
+def test_a_part_of_another_size_is_noticed(artifacts, objects, folder):
     part = store(artifacts, folder(model=b"weights"))
     objects.put_bytes(f"{PREFIX}/model", b"cut")
 
@@ -286,7 +286,7 @@ def test_a_copy_of_the_wrong_size_is_noticed(artifacts, objects, folder):
     assert artifacts.find("publish", KEY) is None
 
 
-def test_a_copy_of_other_bytes_is_noticed(artifacts, objects, folder, tmp_path):
+def test_a_part_of_other_bytes_is_noticed(artifacts, objects, folder, tmp_path):
     part = store(artifacts, folder(model=b"weights"))
     (tmp_path / "other").write_bytes(b"WEIGHTS")
     objects.put_file(tmp_path / "other", f"{PREFIX}/model", sha256=hashlib.sha256(b"WEIGHTS").hexdigest())
@@ -296,6 +296,7 @@ def test_a_copy_of_other_bytes_is_noticed(artifacts, objects, folder, tmp_path):
 
     assert f"{PREFIX}/model" in str(caught.value)
     assert artifacts.find("publish", KEY) is None
+    assert not list(objects.list("s3://bucket/artifacts/publish/"))[1:]  # but the claim
 
 
 def test_digests_of_a_manifest_are_those_of_the_files(artifacts, folder):

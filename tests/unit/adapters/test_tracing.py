@@ -174,7 +174,7 @@ def test_a_traced_store_does_what_the_store_does(tmp_path):
     file.write_bytes(b"abc")
 
     store.put_file(file, "s3://bucket/x/file", sha256="0" * 64)
-    store.copy("s3://bucket/x/file", "s3://bucket/x/copy")
+    store.copy(store.describe("s3://bucket/x/file"), "s3://bucket/x/copy")
     store.get_file("s3://bucket/x/copy", tmp_path / "back", 3)
     store.put_if("s3://bucket/x/new", json.dumps({}).encode(), etag=None)
     store.delete(["s3://bucket/x/file"])

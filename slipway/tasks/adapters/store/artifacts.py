@@ -24,6 +24,7 @@ from slipway.tasks.adapters.store.object_store import (
     ObjectStore,
     StoredObject,
 )
+from slipway.tasks.adapters.store.parts import PART_BYTES
 from slipway.tasks.adapters.store.stage_files import StageFiles
 from slipway.tasks.adapters.store.transfer import FILES_AT_ONCE, Count, Sized, transfer
 from slipway.tasks.contracts.base import canonical_json, check_address, read_contract, read_contract_json
@@ -242,12 +243,15 @@ class ArtifactStore:
 
     def _is_copied(self, source_uri: str, uri: str, file: File) -> bool:
         """Copy a file within the store; False if retention deleted it meanwhile or its digest is not the right one."""
+        source = self._store.describe(source_uri)
+        if source is None or not _is(source, file):
+            return False
         try:
-            copied = self._store.copy(source_uri, uri)
+            self._store.copy(source, uri)
         except NotFoundError:
             return False
         log.info("%s is copied from %s", file.path, source_uri)
-        return _is(copied, file)
+        return True
 
     def compose(
         self,
@@ -267,7 +271,8 @@ class ArtifactStore:
 
         Raises:
             InputError: two parts have a file of the same name, or a part's file is missing.
-            DigestMismatchError: a copy differs from the part's manifest.
+            DigestMismatchError: a part's file is not that of its manifest.
+            UnavailableError: a part's file was written again while it was copied.
         """
         began = self._clock.monotonic()
         origins: dict[str, tuple[Manifest, File]] = {}
@@ -287,7 +292,7 @@ class ArtifactStore:
             part, origin = origins[file.path]
             source, target = self._uri(part.stage, part.key, origin.path), self._uri(stage, key, file.path)
             if not self._is_stored(target, file, lying):
-                self._check_copied(self._store.copy(source, target), file, part)
+                self._store.copy(self._whole(source, file, part), target)
             count(file.size_bytes)
             return file
 
@@ -347,7 +352,9 @@ class ArtifactStore:
         return winner
 
     def _is_stored(self, uri: str, file: File, lying: Lying) -> bool:
-        return lying.get(file.path) == file.size_bytes and _is(self._store.describe(uri), file)
+        """Whether the file lies there. A large one may have come since it was listed, and is worth another look."""
+        is_worth_it = file.size_bytes > PART_BYTES or lying.get(file.path) == file.size_bytes
+        return is_worth_it and _is(self._store.describe(uri), file)
 
     def _get(self, uri: str, file: File, partial: Path, count: Count, manifest_uri: str, *, is_continued: bool) -> None:
         """Download to `partial`, which continues there after an interruption and is removed if its bytes are wrong."""
@@ -363,14 +370,19 @@ class ArtifactStore:
             count(-file.size_bytes)
             is_continued = False
 
-    def _check_copied(self, source: StoredObject, file: File, part: Manifest) -> None:
+    def _whole(self, uri: str, file: File, part: Manifest) -> StoredObject:
+        """Describe a part's file, if it is the one that the part's manifest names."""
+        manifest_uri = self._uri(part.stage, part.key, MANIFEST)
+        source = self._store.describe(uri)
+        if source is None:
+            raise InputError(f"{uri} does not exist", remedy=_restore(manifest_uri))
         expected = f"sha256:{file.sha256}"
         has_size = source.size_bytes == file.size_bytes
         actual = f"sha256:{source.sha256 or file.sha256}" if has_size else "another size"
         if actual != expected:
-            manifest_uri = self._uri(part.stage, part.key, MANIFEST)
             remedy = f"The artifact is damaged: delete {manifest_uri} and run the release again."
-            raise DigestMismatchError(source.uri, expected=expected, found=actual, remedy=remedy)
+            raise DigestMismatchError(uri, expected=expected, found=actual, remedy=remedy)
+        return source
 
     def _manifest(
         self,

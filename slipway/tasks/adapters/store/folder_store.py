@@ -20,7 +20,7 @@ from slipway.tasks.adapters.store.object_store import (
     check_whole,
 )
 from slipway.tasks.adapters.store.parts import PART_BYTES
-from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.stored.artifact import Algorithm
 
 SCHEME = "file://"
@@ -165,12 +165,12 @@ class FolderStore(ObjectStore):
         return sha256
 
     @override
-    def copy(self, source_uri: str, target_uri: str) -> StoredObject:
-        source = self._path(source_uri)
-        if not source.is_file():
-            raise NotFoundError(f"{source_uri} does not exist", remedy="Check the folder, or export again.")
-        self.put_file(source, target_uri)
-        return self._described(source, None)
+    def copy(self, source: StoredObject, target_uri: str) -> None:
+        if (found := self.describe(source.uri)) is None:
+            raise NotFoundError(f"{source.uri} does not exist", remedy="Check the folder, or export again.")
+        if found.etag != source.etag:
+            raise UnavailableError(f"{source.uri} changed while it was copied", remedy="Run the command again.")
+        self.put_file(self._path(source.uri), target_uri)
 
     @override
     def delete(self, uris: Sequence[str]) -> Mapping[str, str]:

@@ -167,11 +167,12 @@ class ObjectStore(Protocol):
         The object appears only when `source` has verified its bytes.
         """
 
-    def copy(self, source_uri: str, target_uri: str) -> StoredObject:
-        """Copy an object within the store, with its metadata; describe what was copied.
+    def copy(self, source: StoredObject, target_uri: str) -> None:
+        """Copy an object within the store, with its sha256.
 
         Raises:
-            NotFoundError: there is no source.
+            NotFoundError: the source is gone.
+            UnavailableError: it was written again since it was described.
         """
 
     def delete(self, uris: Sequence[str]) -> Mapping[str, str]:

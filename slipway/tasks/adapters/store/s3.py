@@ -33,7 +33,15 @@ from slipway.tasks.adapters.store.object_store import (
     check_whole,
 )
 from slipway.tasks.adapters.store.parts import Lanes
-from slipway.tasks.adapters.store.s3_errors import NO_UPLOAD, OTHER_ETAG, S3_ATTEMPTS, S3Errors, address_of, code_of
+from slipway.tasks.adapters.store.s3_errors import (
+    NO_UPLOAD,
+    OTHER_ETAG,
+    S3_ATTEMPTS,
+    ChangedSourceError,
+    S3Errors,
+    address_of,
+    code_of,
+)
 from slipway.tasks.adapters.store.s3_files import S3Files
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import ObjectStoreSite
@@ -175,7 +183,13 @@ class S3ObjectStore(ObjectStore):
                 answer = self._client.head_object(**address_of(uri))
         except NotFoundError:
             return None
-        return _described(uri, answer)
+        return StoredObject(
+            uri,
+            answer["ContentLength"],
+            answer["ETag"],
+            answer["LastModified"],
+            answer["Metadata"].get("sha256"),
+        )
 
     @override
     def list(self, prefix_uri: str) -> Iterator[StoredObject]:
@@ -217,7 +231,7 @@ class S3ObjectStore(ObjectStore):
     @override
     def put_file(self, path: Path, uri: str, progress: Progress | None = None, *, sha256: str | None = None) -> None:
         with self._errors.translated(uri):
-            self._files.put(path, address_of(uri), progress, {"sha256": sha256} if sha256 else {})
+            self._files.put(path, address_of(uri), progress or _ignore, sha256)
 
     @override
     def put_stream(self, source: ByteSource, uri: str) -> str:
@@ -225,9 +239,19 @@ class S3ObjectStore(ObjectStore):
             return self._files.put_stream(source, address_of(uri))
 
     @override
-    def copy(self, source_uri: str, target_uri: str) -> StoredObject:
-        with self._errors.translated(source_uri):
-            return _described(source_uri, self._files.copy(address_of(source_uri), address_of(target_uri)))
+    def copy(self, source: StoredObject, target_uri: str) -> None:
+        address, target = address_of(source.uri), address_of(target_uri)
+
+        def send(etag: str) -> None:
+            self._files.copy(address, target, source.size_bytes, etag, source.sha256)
+
+        with self._errors.translated(source.uri):
+            try:
+                self._if_match(address, source.etag, send)
+            except aws.ClientError as error:
+                if code_of(error) in OTHER_ETAG:
+                    raise ChangedSourceError(str(error)) from error
+                raise
 
     @override
     def delete(self, uris: Sequence[str]) -> Mapping[str, str]:
@@ -299,11 +323,6 @@ class S3ObjectStore(ObjectStore):
             where = {"CreateBucketConfiguration": {"LocationConstraint": self._site.region}} if elsewhere else {}
             self._client.create_bucket(Bucket=bucket, **where)
         return True
-
-
-def _described(uri: str, head: Mapping[str, Any]) -> StoredObject:
-    """An object by S3's answer to a HEAD request."""
-    return StoredObject(uri, head["ContentLength"], head["ETag"], head["LastModified"], head["Metadata"].get("sha256"))
 
 
 def _ignore(_: int) -> None:

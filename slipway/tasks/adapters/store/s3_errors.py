@@ -39,10 +39,6 @@ ELSEWHERE = frozenset(
 SERVER_ERROR = 500
 
 
-class FailedUploadError(Exception):
-    """The store refused an upload in parts. Never leaves the adapter."""
-
-
 class ChangedSourceError(Exception):
     """What is copied was changed meanwhile. Never leaves the adapter."""
 
@@ -65,9 +61,6 @@ class S3Errors:
         """Translate what the store answered. To ask it for more may fail as any request does."""
         try:
             yield
-        except FailedUploadError as error:
-            cause = error.__cause__
-            raise self._refusal(cause if isinstance(cause, aws.ClientError) else error, uri) from error
         except ChangedSourceError as error:
             raise UnavailableError(
                 f"{uri} changed at {self._endpoint} while it was copied", remedy="Run the step again."

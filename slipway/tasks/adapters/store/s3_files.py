@@ -2,12 +2,12 @@
 
 import contextlib
 import math
+import os
 import time
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from pathlib import Path
-from threading import Lock
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from botocore import exceptions as aws
 from urllib3.exceptions import SSLError
@@ -19,15 +19,14 @@ from slipway.tasks.adapters.store.object_store import ByteSource, Progress
 from slipway.tasks.adapters.store.parts import PART_BYTES, Lanes, part_bytes_of, readable_part_bytes
 from slipway.tasks.contracts.errors import InputError
 
-if TYPE_CHECKING:
-    from slipway.tasks.adapters.store.s3_transfers import S3Transfers
-
 MOST_PARTS = 10_000
 """The most parts that one upload may have (docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html)."""
 MOST_BYTES = 5 * 2**40
 """The largest object that S3 stores (the same page)."""
 COPY_PART_BYTES = 256 * 2**20
 """No byte of a copy passes through this process, so its parts may be large: 140 GB are 550 requests."""
+MOST_READS = 256
+"""Parts of a local file that may be read at a time: as many as there can be connections."""
 ATTEMPTS = 4
 """Connections that break one after the other while one part is read. botocore repeats requests, not their reading."""
 BROKEN = (aws.ResponseStreamingError, aws.ReadTimeoutError, aws.IncompleteReadError)
@@ -40,7 +39,6 @@ limited by CPUs and disks, which more connections would keep from their work."""
 LONGEST_RANGE_BYTES = 8 * PART_BYTES
 """After so many bytes the rate is looked at again. A request costs as much CPU as 2 MB that it brings."""
 SHORTER = "InvalidRange"
-UNKNOWN_TYPE = "binary/octet-stream"  # what S3 says of objects that were stored without a type
 Address = Mapping[str, str]
 Take = Callable[[memoryview], None]
 
@@ -56,8 +54,6 @@ class S3Files:
         """`checksum`: what the store compares an upload's parts with; None where each request's signature does that."""
         self._client, self._lanes = client, lanes
         self._checksum = {"ChecksumAlgorithm": checksum} if checksum else {}
-        self._first_transfer = Lock()
-        self._made_transfers: S3Transfers | None = None
 
     def get(self, address: Address, path: Path, size_bytes: int, progress: Progress, digest: Digest) -> str | None:
         """See ObjectStore.get_file; `digest` is that of no bytes yet."""
@@ -98,18 +94,10 @@ class S3Files:
             return False
         return True
 
-    def put(self, path: Path, address: Address, progress: Progress | None, metadata: Mapping[str, str]) -> None:
+    def put(self, path: Path, address: Address, progress: Progress, sha256: str | None) -> None:
         """See ObjectStore.put_file."""
-        extra = {"Metadata": dict(metadata), **self._checksum}
-        size_bytes = path.stat().st_size
-        if size_bytes <= PART_BYTES:
-            self._lanes.limit.take(size_bytes)
-            with self._lanes.connection(), path.open("rb") as file:
-                self._client.put_object(**address, Body=file, **extra)
-            if progress:
-                progress(size_bytes)
-            return
-        self._transfers.upload(str(path), address["Bucket"], address["Key"], progress, extra)
+        with path.open("rb") as file:
+            self.put_stream(_Local(file, address["Key"], sha256, progress), address)
 
     def put_stream(self, source: ByteSource, address: Address) -> str:
         """See ObjectStore.put_stream."""
@@ -117,40 +105,29 @@ class S3Files:
             digests: list[str] = []
 
             def small(view: memoryview) -> None:
+                self._lanes.limit.take(len(view))
                 source.read_into(0, view)
                 source.digest(view)
                 digests.append(source.verified())
-                self._lanes.limit.take(len(view))
-                metadata = {"sha256": digests[0]}
-                self._client.put_object(**address, Body=bytes(view), Metadata=metadata, **self._checksum)
+                with self._lanes.connection():
+                    self._client.put_object(
+                        **address, Body=bytes(view), Metadata=_metadata(digests[0]), **self._checksum
+                    )
 
             self._lanes.small(source.size_bytes, small)
             return digests[0]
         return self._put_in_parts(source, address)
 
-    def copy(self, source: Address, target: Address) -> Mapping[str, Any]:
-        """See ObjectStore.copy; returns S3's answer to a HEAD request for the source."""
-        head: Mapping[str, Any] = self._client.head_object(**source)
-        if head["ContentLength"] < 2 * COPY_PART_BYTES:  # one request copies up to 5 GB
-            self._client.copy_object(**target, CopySource=dict(source))
-            return head
+    def copy(self, source: Address, target: Address, size_bytes: int, etag: str, sha256: str | None) -> None:
+        """See ObjectStore.copy; the store refuses if the source has another ETag."""
+        if size_bytes < 2 * COPY_PART_BYTES:  # one request copies up to 5 GB
+            self._client.copy_object(**target, CopySource=dict(source), CopySourceIfMatch=etag)
+            return
         # a copy in parts drops the metadata unless it is given again
-        extra = {
-            "Metadata": head["Metadata"],
-            "MetadataDirective": "REPLACE",
-            "ContentType": head.get("ContentType", UNKNOWN_TYPE),
-        }
-        self._transfers.copy(source, target["Bucket"], target["Key"], extra, COPY_PART_BYTES)
-        return head
+        extra = {"Metadata": _metadata(sha256), "MetadataDirective": "REPLACE", "CopySourceIfMatch": etag}
+        from slipway.tasks.adapters.store.s3_transfers import copy_in_parts
 
-    @property
-    def _transfers(self) -> "S3Transfers":
-        """boto3's, which are made for the first file that needs them."""
-        from slipway.tasks.adapters.store.s3_transfers import S3Transfers
-
-        with self._first_transfer:
-            self._made_transfers = self._made_transfers or S3Transfers(self._client, self._lanes)
-        return self._made_transfers
+        copy_in_parts(self._client, source, target, extra, COPY_PART_BYTES)
 
     def _put_in_parts(self, source: ByteSource, address: Address) -> str:
         if source.size_bytes > MOST_BYTES:
@@ -162,8 +139,9 @@ class S3Files:
             )
         part_bytes = part_bytes_of(source.size_bytes, MOST_PARTS)
         # an upload's metadata is given before its bytes are known
-        metadata = {"sha256": source.sha256} if source.sha256 else {}
-        upload = self._client.create_multipart_upload(**address, Metadata=metadata, **self._checksum)["UploadId"]
+        upload = self._client.create_multipart_upload(**address, Metadata=_metadata(source.sha256), **self._checksum)[
+            "UploadId"
+        ]
         parts: dict[int, dict[str, Any]] = {}
 
         def write(offset: int, view: memoryview) -> None:
@@ -279,6 +257,40 @@ class S3Files:
         raise OtherSizeError
 
 
+class _Local:
+    """The bytes of an open file of this machine. Its digest is known, or nobody asks for one."""
+
+    def __init__(self, file: IO[bytes], name: str, sha256: str | None, progress: Progress) -> None:
+        self.size_bytes, self.sha256, self.reads_at_once = os.fstat(file.fileno()).st_size, sha256, MOST_READS
+        self._file, self._name, self._progress = file, name, progress
+
+    def read_into(self, offset: int, view: memoryview) -> None:
+        """Fill the view.
+
+        Raises:
+            InputError: the file became shorter.
+        """
+        filled = 0
+        while filled < len(view):
+            count = os.preadv(self._file.fileno(), [view[filled:]], offset + filled)
+            if not count:
+                raise InputError(
+                    f"{self._name} changed while it was stored",
+                    found=f"{offset + filled} bytes",
+                    expected=f"{self.size_bytes}",
+                    remedy="Run the step again, with nothing else that writes to its folder.",
+                )
+            filled += count
+        self._progress(filled)
+
+    def digest(self, view: memoryview) -> None:
+        """Nothing: the digest is known."""
+
+    def verified(self) -> str:
+        """The digest as it was given; empty if none was."""
+        return self.sha256 or ""
+
+
 class _Tail:
     """Appends to a file, which is made with the first piece, even an empty one."""
 
@@ -324,6 +336,10 @@ def _fill(view: memoryview, body: Any) -> int:
 
 def _piece(view: memoryview, position: int) -> memoryview:
     return view[position : position + READ_BYTES]
+
+
+def _metadata(sha256: str | None) -> dict[str, str]:
+    return {"sha256": sha256} if sha256 else {}
 
 
 def _body_of(view: memoryview) -> bytes | bytearray:

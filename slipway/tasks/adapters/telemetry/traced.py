@@ -86,9 +86,9 @@ class TracedObjectStore(ObjectStore):
             return self._store.put_stream(source, uri)
 
     @override
-    def copy(self, source_uri: str, target_uri: str) -> StoredObject:
+    def copy(self, source: StoredObject, target_uri: str) -> None:
         with self._spans.span("s3.copy", {URI: target_uri}):
-            return self._store.copy(source_uri, target_uri)
+            self._store.copy(source, target_uri)
 
     @override
     def delete(self, uris: Sequence[str]) -> Mapping[str, str]:
