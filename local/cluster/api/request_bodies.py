@@ -24,12 +24,20 @@ async def read_body(request: web.Request, *, any_shape: bool = False) -> Any:
         raise ApiError(415, "UnsupportedMediaType", text)
     text = await request.text()
     try:
-        body = yaml.safe_load(text) if "yaml" in request.content_type else json.loads(text)
+        body = _from_yaml(text) if "yaml" in request.content_type else json.loads(text)
     except (ValueError, yaml.YAMLError) as error:
         raise bad_request(f"the body of the request cannot be read: {error}") from error
     if not isinstance(body, dict) and not any_shape:
         raise bad_request("the body of the request is not an object")
     return body
+
+
+def _from_yaml(text: str) -> Any:
+    """A YAML document. Most clients write JSON, which PyYAML reads a hundred times slower than json."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return yaml.safe_load(text)
 
 
 async def delete_options(request: web.Request) -> dict[str, Any]:
