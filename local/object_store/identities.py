@@ -72,7 +72,7 @@ def copied(environ: Mapping[str, Any]) -> tuple[str, str] | None:
     source = environ.get("HTTP_X_AMZ_COPY_SOURCE")
     if not source:
         return None
-    bucket, _, key = unquote(source).lstrip("/").partition("?")[0].partition("/")
+    bucket, _, key = unquote(source.partition("?")[0]).lstrip("/").partition("/")
     return bucket, key
 
 

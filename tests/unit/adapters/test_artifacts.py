@@ -376,6 +376,23 @@ def test_a_file_that_is_copied_from_another_artifact_keeps_its_digests(artifacts
     assert brought == [b"weights"]
 
 
+def test_a_file_that_is_written_again_as_it_is_copied_comes_from_elsewhere():
+    class Rewriting(MemoryObjectStore):
+        """Another process writes the file between the look at it and the copy."""
+
+        def copy(self, source, target_uri):
+            self._write(source.uri, b"WEIGHTS")
+            super().copy(source, target_uri)
+
+    artifacts, brought = ArtifactStore(Rewriting(), Layout("s3://bucket"), ManualClock()), []
+    (first,) = stream(artifacts, incoming(b"weights", brought)).files
+
+    (second,) = stream(artifacts, incoming(b"weights", brought), key=OTHER).files
+
+    assert second == first
+    assert brought == [b"weights", b"weights"]
+
+
 @pytest.mark.parametrize("damaged", [b"", b"{", b'{"apiVersion": "slipway/v9"}', b"[]"])
 def test_a_manifest_that_cannot_be_read_stops_no_other_download(artifacts, objects, damaged):
     stream(artifacts, incoming(b"weights", []), key=OTHER)

@@ -227,3 +227,28 @@ def test_files_that_are_uploaded_at_a_time_share_the_connections(tmp_path):
 
     assert len(most) == 4
     assert max(most) <= 2
+
+
+def test_what_is_uploaded_counts_once_the_store_has_it(tmp_path):
+    counted, before = [], []
+
+    class Uploads(BaseHTTPRequestHandler):
+        def do_PUT(self):
+            before.append(sum(counted))
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("ETag", '"one"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    (tmp_path / "file").write_bytes(b"weights")
+    with LoopbackServer(Uploads) as server:
+        site = ObjectStoreSite(bucket="models", endpoint=server.endpoint)
+        store = S3ObjectStore(site, {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"})
+        store.put_file(tmp_path / "file", "s3://models/file", counted.append)
+
+    assert before == [0]
+    assert sum(counted) == len(b"weights")

@@ -28,7 +28,7 @@ from slipway.tasks.adapters.store.parts import PART_BYTES
 from slipway.tasks.adapters.store.stage_files import StageFiles
 from slipway.tasks.adapters.store.transfer import FILES_AT_ONCE, Count, Sized, transfer
 from slipway.tasks.contracts.base import canonical_json, check_address, read_contract, read_contract_json
-from slipway.tasks.contracts.errors import DigestMismatchError, InputError
+from slipway.tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
 from slipway.tasks.contracts.stored.artifact import MANIFEST, File, Layout, Manifest, Stage
 
 log = logging.getLogger(__name__)
@@ -242,13 +242,13 @@ class ArtifactStore:
         return StageFiles(self._store, f"{self._layout.artifacts()}{stage}/", lambda key: self.find(stage, key))
 
     def _is_copied(self, source_uri: str, uri: str, file: File) -> bool:
-        """Copy a file within the store; False if retention deleted it meanwhile or its digest is not the right one."""
+        """Copy a file within the store; False if it was deleted or written again meanwhile, or has another digest."""
         source = self._store.describe(source_uri)
         if source is None or not _is(source, file):
             return False
         try:
             self._store.copy(source, uri)
-        except NotFoundError:
+        except (NotFoundError, UnavailableError):  # deleted, or written again: it comes from elsewhere
             return False
         log.info("%s is copied from %s", file.path, source_uri)
         return True

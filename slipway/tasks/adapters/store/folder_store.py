@@ -166,11 +166,12 @@ class FolderStore(ObjectStore):
 
     @override
     def copy(self, source: StoredObject, target_uri: str) -> None:
-        if (found := self.describe(source.uri)) is None:
+        path = self._path(source.uri)
+        if not path.is_file():
             raise NotFoundError(f"{source.uri} does not exist", remedy="Check the folder, or export again.")
-        if found.etag != source.etag:
+        if self._described(path, None).etag != source.etag:
             raise UnavailableError(f"{source.uri} changed while it was copied", remedy="Run the command again.")
-        self.put_file(self._path(source.uri), target_uri)
+        self.put_file(path, target_uri)
 
     @override
     def delete(self, uris: Sequence[str]) -> Mapping[str, str]:

@@ -51,7 +51,7 @@ CONNECT_TIMEOUT_S = 5
 R = TypeVar("R")
 
 READ_TIMEOUT_S = 30
-SPARE_CONNECTIONS = 32  # beside those of parts: small files, copies and documents
+SPARE_CONNECTIONS = 32  # beside those of files: copies and documents
 FIRST_REGION = "us-east-1"
 LARGEST_DELETE = 1000  # DeleteObjects takes no more keys
 SUPPORTED: Literal["when_supported"] = "when_supported"

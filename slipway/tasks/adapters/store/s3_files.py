@@ -97,10 +97,13 @@ class S3Files:
     def put(self, path: Path, address: Address, progress: Progress, sha256: str | None) -> None:
         """See ObjectStore.put_file."""
         with path.open("rb") as file:
-            self.put_stream(_Local(file, address["Key"], sha256, progress), address)
+            self._put(_Local(file, address["Key"], sha256, progress), address, progress)
 
     def put_stream(self, source: ByteSource, address: Address) -> str:
-        """See ObjectStore.put_stream."""
+        """See ObjectStore.put_stream. What was read of the source counts as moved: that is the longer way."""
+        return self._put(source, address, lambda _: None)
+
+    def _put(self, source: ByteSource, address: Address, sent: Progress) -> str:
         if source.size_bytes <= PART_BYTES:
             digests: list[str] = []
 
@@ -109,14 +112,14 @@ class S3Files:
                 source.read_into(0, view)
                 source.digest(view)
                 digests.append(source.verified())
+                metadata = _metadata(digests[0])
                 with self._lanes.connection():
-                    self._client.put_object(
-                        **address, Body=bytes(view), Metadata=_metadata(digests[0]), **self._checksum
-                    )
+                    self._client.put_object(**address, Body=_body_of(view), Metadata=metadata, **self._checksum)
+                sent(len(view))
 
             self._lanes.small(source.size_bytes, small)
             return digests[0]
-        return self._put_in_parts(source, address)
+        return self._put_in_parts(source, address, sent)
 
     def copy(self, source: Address, target: Address, size_bytes: int, etag: str, sha256: str | None) -> None:
         """See ObjectStore.copy; the store refuses if the source has another ETag."""
@@ -129,7 +132,7 @@ class S3Files:
 
         copy_in_parts(self._client, source, target, extra, COPY_PART_BYTES)
 
-    def _put_in_parts(self, source: ByteSource, address: Address) -> str:
+    def _put_in_parts(self, source: ByteSource, address: Address, sent: Progress) -> str:
         if source.size_bytes > MOST_BYTES:
             raise InputError(
                 f"s3://{address['Bucket']}/{address['Key']} would be larger than an object in S3 can be",
@@ -154,6 +157,7 @@ class S3Files:
                 "PartNumber": number,
                 **{name: value for name, value in answer.items() if name == "ETag" or name.startswith("Checksum")},
             }
+            sent(len(view))
 
         try:
             self._lanes.move(
@@ -270,6 +274,7 @@ class _Local:
         Raises:
             InputError: the file became shorter.
         """
+        self._progress(0)  # which raises once the transfer is given up
         filled = 0
         while filled < len(view):
             count = os.preadv(self._file.fileno(), [view[filled:]], offset + filled)
@@ -281,7 +286,6 @@ class _Local:
                     remedy="Run the step again, with nothing else that writes to its folder.",
                 )
             filled += count
-        self._progress(filled)
 
     def digest(self, view: memoryview) -> None:
         """Nothing: the digest is known."""
