@@ -23,7 +23,7 @@ def release(chain, promoted):
     if chain.stack is None:
         pytest.skip("needs an image in which something stands in for vLLM")
     released = chain.follow(chain.trigger(f"release__{NAME}"))
-    assert released.run.state == "success", {name: result.summary for name, result in released.results.items()}
+    assert released.run.state == "success", chain.said(released)
     yield chain.live(NAME)
     for kind in ("Deployment", "Service"):
         for found in chain.cluster.find(kind, {"slipway.dev/model": NAME}):
@@ -67,7 +67,7 @@ def test_adapters_come_and_go_while_the_model_is_live(chain, release):
 
     # added
     view = run(adapter("v1", ANSWER))
-    assert view.run.state == "success", {name: result.summary for name, result in view.results.items()}
+    assert view.run.state == "success", chain.said(view)
     assert (listed(chain), answer(chain, polite)) == ([NAME, polite], ANSWER)
 
     # refused: it does not answer its own question
@@ -77,7 +77,7 @@ def test_adapters_come_and_go_while_the_model_is_live(chain, release):
 
     # replaced, of which the model itself notices nothing
     view = run(adapter("odd", ".", "regex"))
-    assert view.run.state == "success", {name: result.summary for name, result in view.results.items()}
+    assert view.run.state == "success", chain.said(view)
     assert answer(chain, polite) != answer(chain, NAME) == ANSWER
 
     # a pod that starts has it

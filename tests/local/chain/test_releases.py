@@ -28,12 +28,8 @@ def outcomes(view):
     return {name: task.state for name, task in view.tasks.items()}
 
 
-def summaries(view):
-    return {name: result.summary for name, result in view.results.items()}
-
-
 def test_a_good_revision_goes_live_and_answers(chain, promoted):
-    assert promoted.run.state == "success", summaries(promoted)
+    assert promoted.run.state == "success", chain.said(promoted)
     assert outcomes(promoted)["promote"] == "success"
     assert outcomes(promoted)["roll-back"] == "skipped"
     live = chain.live()
@@ -71,7 +67,7 @@ def test_a_schedule_releases_as_a_person_does(chain, promoted):
         pytest.skip("needs an Airflow whose specs a test may change")
 
     assert promoted.run.run_id.startswith("scheduled__")
-    assert promoted.run.state == "success", summaries(promoted)
+    assert promoted.run.state == "success", chain.said(promoted)
     assert [stage for stage in STAGES if promoted.results[stage].outcome == "stored"] == [
         "download",
         "quantize",
@@ -123,7 +119,7 @@ def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_
         until(lambda: after in count.answered_by)
     openai_client.ask_each("After the promotion")
 
-    assert view.run.state == "success", summaries(view)
+    assert view.run.state == "success", chain.said(view)
     assert traffic.requests > 20
     assert traffic.failures == []
     assert after != before
@@ -140,7 +136,7 @@ def test_a_rollback_puts_the_release_before_back_without_a_failed_request(chain,
         until(lambda: previous in count.answered_by)
     openai_client.ask_each("After the rollback")
 
-    assert view.run.state == "success", summaries(view)
+    assert view.run.state == "success", chain.said(view)
     assert traffic.requests > 3
     assert traffic.failures == []
     assert chain.live() == previous

@@ -27,7 +27,7 @@ def report(chain, view):
 def test_a_model_that_meets_its_score_is_promoted_with_the_harness_in_its_verdict(chain, gated):
     view = gated.view
 
-    assert view.run.state == "success", {name: result.summary for name, result in view.results.items()}
+    assert view.run.state == "success", chain.said(view)
     assert set(gated.steps) >= set(STAGES)
     assert gated.steps.count("evaluate") == 1
     assert f"{SCORE} exact_match" in view.results["evaluate"].summary

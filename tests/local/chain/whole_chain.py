@@ -168,6 +168,12 @@ class Chain:
         """The run as it stands when it has ended."""
         return follow(self.airflow, run, Unseen(), timeout_s=self.run_timeout_s, poll_s=POLL_S)
 
+    def said(self, view):
+        """What each task of an ended run reported, and why one failed."""
+        failed = [task for task in view.tasks.values() if task.state == "failed"]
+        reported = {name: result.summary for name, result in view.results.items()}
+        return reported | {task.task_id: self.airflow.error(view.run, task).message for task in failed}
+
     def task_states(self, run):
         """State by task; none while Airflow does not answer, as after its restart."""
         with contextlib.suppress(UnavailableError):
