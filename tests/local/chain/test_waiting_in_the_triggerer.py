@@ -109,8 +109,11 @@ def make_older(chain, age):
 
 
 def tries_that_airflow_took(chain, run):
-    """By task: Airflow's scheduler fails a task that goes on, if it reads only then that its process had ended to be deferred
-    (https://github.com/apache/airflow/issues/72716; 3.3.2). On a busy machine it reads that late."""
+    """Count, by task, the tries that Airflow took by mistake.
+
+    Its scheduler fails a resumed task if it learns only then that the task's first process has ended, which it did to be
+    deferred (https://github.com/apache/airflow/issues/72716; 3.3.2). On a busy machine it learns that late.
+    """
     query = {"dag_id": run.dag_id, "run_id": run.run_id, "event": "state mismatch"}
     with closing(Session(chain.airflow.address, chain.login)) as session:
         answer = session.send("GET", "/api/v2/eventLogs", params=query)

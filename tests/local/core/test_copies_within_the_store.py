@@ -110,6 +110,23 @@ def test_the_wire_counts_what_is_read(place):
     assert bytes_over(wire) > len(DATA)
 
 
+def test_a_copy_in_parts_is_the_same_and_only_of_what_was_described(place, tmp_path, monkeypatch):
+    monkeypatch.setattr(s3_files, "COPY_PART_BYTES", PART_BYTES)
+    (tmp_path / "file").write_bytes(DATA)
+    store, root = connected(place), place.root
+    store.put_file(tmp_path / "file", f"{root}/file", sha256="a" * 64)
+    described = store.describe(f"{root}/file")
+
+    store.copy(described, f"{root}/copy")
+
+    assert store.read_bytes(f"{root}/copy") == DATA
+    assert store.describe(f"{root}/copy").sha256 == "a" * 64
+    store.put_bytes(f"{root}/file", DATA[::-1])
+    with pytest.raises(UnavailableError, match="changed at http"):
+        store.copy(described, f"{root}/again")
+    assert not store.exists(f"{root}/again")
+
+
 def test_a_source_that_changes_while_it_is_copied_in_parts_is_tried_again(place, monkeypatch):
     monkeypatch.setattr(s3_files, "COPY_PART_BYTES", PART_BYTES)
     connected(place).put_bytes(f"{place.root}/file", DATA)

@@ -1,5 +1,6 @@
 """How S3Files reads objects: which ranges, how many at a time, and what it does about connections that break."""
 
+import contextlib
 import hashlib
 import math
 import threading
@@ -199,18 +200,13 @@ def test_a_full_disk_is_told_whatever_the_size_of_the_file(tmp_path, size_bytes)
     assert "the disk is full" in caught.value.what
 
 
-def test_files_that_are_uploaded_at_a_time_share_the_connections(tmp_path):
-    at_once, most, lock = [], [], threading.Lock()
+def uploads(taking):
+    """A handler of small uploads; `taking` is a context in which each is read, and gets its path."""
 
     class Uploads(BaseHTTPRequestHandler):
         def do_PUT(self):
-            with lock:
-                at_once.append(self.path)
-                most.append(len(at_once))
-            self.rfile.read(int(self.headers["Content-Length"]))
-            time.sleep(0.1)  # the others would come meanwhile
-            with lock:
-                at_once.remove(self.path)
+            with taking(self.path):
+                self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(200)
             self.send_header("ETag", '"one"')
             self.send_header("Content-Length", "0")
@@ -219,8 +215,24 @@ def test_files_that_are_uploaded_at_a_time_share_the_connections(tmp_path):
         def log_message(self, *_):
             pass
 
+    return Uploads
+
+
+def test_files_that_are_uploaded_at_a_time_share_the_connections(tmp_path):
+    at_once, most, lock = [], [], threading.Lock()
+
+    @contextlib.contextmanager
+    def taking(path):
+        with lock:
+            at_once.append(path)
+            most.append(len(at_once))
+        yield
+        time.sleep(0.1)  # the others would come meanwhile
+        with lock:
+            at_once.remove(path)
+
     (tmp_path / "file").write_bytes(b"weights")
-    with LoopbackServer(Uploads) as server, ThreadPoolExecutor(4) as pool:
+    with LoopbackServer(uploads(taking)) as server, ThreadPoolExecutor(4) as pool:
         site = ObjectStoreSite(bucket="models", endpoint=server.endpoint, transfer={"connections": 2})
         store = S3ObjectStore(site, {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"})
         list(pool.map(lambda number: store.put_file(tmp_path / "file", f"s3://models/{number}"), range(4)))
@@ -232,20 +244,13 @@ def test_files_that_are_uploaded_at_a_time_share_the_connections(tmp_path):
 def test_what_is_uploaded_counts_once_the_store_has_it(tmp_path):
     counted, before = [], []
 
-    class Uploads(BaseHTTPRequestHandler):
-        def do_PUT(self):
-            before.append(sum(counted))
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
-            self.send_header("ETag", '"one"')
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
+    @contextlib.contextmanager
+    def taking(path):
+        before.append(sum(counted))
+        yield
 
     (tmp_path / "file").write_bytes(b"weights")
-    with LoopbackServer(Uploads) as server:
+    with LoopbackServer(uploads(taking)) as server:
         site = ObjectStoreSite(bucket="models", endpoint=server.endpoint)
         store = S3ObjectStore(site, {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"})
         store.put_file(tmp_path / "file", "s3://models/file", counted.append)

@@ -100,7 +100,7 @@ class S3Files:
             self._put(_Local(file, address["Key"], sha256, progress), address, progress)
 
     def put_stream(self, source: ByteSource, address: Address) -> str:
-        """See ObjectStore.put_stream. What was read of the source counts as moved: that is the longer way."""
+        """See ObjectStore.put_stream. The source reports progress as it is read, over the slower of the two ways."""
         return self._put(source, address, lambda _: None)
 
     def _put(self, source: ByteSource, address: Address, sent: Progress) -> str:
@@ -126,10 +126,10 @@ class S3Files:
         if size_bytes < 2 * COPY_PART_BYTES:  # one request copies up to 5 GB
             self._client.copy_object(**target, CopySource=dict(source), CopySourceIfMatch=etag)
             return
-        # a copy in parts drops the metadata unless it is given again
-        extra = {"Metadata": _metadata(sha256), "MetadataDirective": "REPLACE", "CopySourceIfMatch": etag}
         from slipway.tasks.adapters.store.s3_transfers import copy_in_parts
 
+        # a copy in parts drops the metadata unless it is given again
+        extra = {"Metadata": _metadata(sha256), "MetadataDirective": "REPLACE", "CopySourceIfMatch": etag}
         copy_in_parts(self._client, source, target, extra, COPY_PART_BYTES)
 
     def _put_in_parts(self, source: ByteSource, address: Address, sent: Progress) -> str:
