@@ -9,6 +9,7 @@ documented, and must explain itself: no traceback, no unexpected error, no contr
 import contextlib
 import importlib
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -19,8 +20,10 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
+from itertools import repeat
 from pathlib import Path
 
 from slipway.cli.__main__ import COMMANDS, main
@@ -36,6 +39,8 @@ CODES = frozenset({0, 1, 65, 70, 75, 124, 130})
 DEADLINE_S = 150
 """A command without a time of its own asks Airflow three times for a run, each time for at most 30 s."""
 MEMORY_BYTES = 1 << 30
+AT_ONCE = 8
+"""Most of a case is waiting for a server that says nothing."""
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 UNEXPECTED = "unexpected error"
 ANSWER = [{"text_output": f"Par{TERMINAL}"}, {"text_output": "is.", "finish_reason": "stop", "completion_tokens": 2}]
@@ -196,9 +201,10 @@ class OneRevision(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-def run_case(case, seed, folder):
+def run_case(case, seed, shared):
     """Run one case against servers of its own."""
     with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=shared)))
         airflow = stack.enter_context(AirflowServer(dags=scripts(seed)))
         if case.command[0] in {"approve", "cancel", "logs", "status"}:
             name, script = "release__demo", airflow.dags["release__demo"]
@@ -212,11 +218,10 @@ def run_case(case, seed, folder):
         if case.proxied:
             proxies = {name: stack.enter_context(HostileProxy(port, seed)) for name, port in ports.items()}
         hosts = {name: proxies[name].host if name in proxies else f"127.0.0.1:{port}" for name, port in ports.items()}
-        new = folder / f"new-{seed}"
         places = {
             "{triton}": hosts["triton"],
-            "{prompts}": str(folder / "prompts.jsonl"),
-            "{new}": str(new),
+            "{prompts}": str(shared / "prompts.jsonl"),
+            "{new}": str(folder / "new"),
             "{site}": str(REPOSITORY / "sites/kind.yaml"),
             "{spec}": str(REPOSITORY / "specs/llama-3-8b-awq-l4.yaml"),
         }
@@ -341,7 +346,9 @@ def run(count, seed):
         (folder / "odd").mkdir()
         (folder / "prompts.jsonl").write_text('{"prompt": "a"}\n{"prompt": "b"}\n')
         chosen = cases(count, seed, odd_files(folder / "odd"))
-        ended = [run_case(case, seed + number, folder) for number, case in enumerate(chosen)]
+        seeds = range(seed, seed + len(chosen))
+        with ProcessPoolExecutor(AT_ONCE, multiprocessing.get_context("fork")) as processes:
+            ended = list(processes.map(run_case, chosen, seeds, repeat(folder)))
     return [each for each in ended if each.problem], len(chosen)
 
 

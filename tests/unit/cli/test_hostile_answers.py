@@ -9,7 +9,7 @@ from tests.hostile_cli import run
 CASES = 24
 
 
-@pytest.mark.timeout(1200)  # each command has its own time; 48 of them share the machine
+@pytest.mark.timeout(1200)  # a command may take 90 s
 def test_a_sample_of_wrong_answers_odd_files_and_full_disks():
     seed = random.SystemRandom().randrange(10**6)
 
