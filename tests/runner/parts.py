@@ -68,8 +68,10 @@ class Part:
 
 
 UNIT = "tests/unit"
-OF_CONTRACTS = tuple(f"{UNIT}/{name}" for name in ("contracts", "engines", "evidence", "manifests", "steps/gate"))
-OF_ADAPTERS = tuple(f"{UNIT}/{name}" for name in ("adapters", "compatibility", "retention", "rollout"))
+OF_CONTRACTS = tuple(
+    f"{UNIT}/{name}" for name in ("contracts", "engines", "evidence", "manifests", "retention", "steps/gate")
+)
+OF_ADAPTERS = tuple(f"{UNIT}/{name}" for name in ("adapters", "compatibility", "rollout"))
 STACK = ("airflow", "local", "triton", "front")
 VLLM = tuple(name for name in ENVIRONMENTS if name.startswith("vllm-"))
 XGRAMMAR = tuple(name for name in ENVIRONMENTS if name.startswith("xgrammar-"))
