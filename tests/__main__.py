@@ -16,7 +16,7 @@ import os
 import sys
 import time
 
-from tests.runner import durations, schedule
+from tests.runner import durations, schedule, temporary
 from tests.runner.jobs import INSTALLER, NO_TESTS, TESTS_FAILED, Job, Making, Testing
 from tests.runner.parts import UnknownPartError, chosen
 from tests.support.paths import REPOSITORY
@@ -37,8 +37,14 @@ def main(arguments: list[str]) -> int:
     except UnknownPartError as error:
         print(f"tests: {error}", file=sys.stderr)
         return 2
-    tests = [Testing.of(part, [*arguments, *options]) for part, arguments in parts.items()]
-    environments = dict.fromkeys(name for part in parts for name in part.environments)
+    with temporary.folder() as folder:
+        tests = [Testing.of(part, [*arguments, *options], folder) for part, arguments in parts.items()]
+        return run(tests, ", ".join(names) or "all", are_selected=bool(options))
+
+
+def run(tests: list[Testing], what: str, *, are_selected: bool) -> int:
+    """Run the parts, each with its environments; 1 if a test failed or a part could not run."""
+    environments = dict.fromkeys(name for job in tests for name in job.part.environments)
     jobs = [Making(INSTALLER), *map(Making, environments), *tests]
     tests[0].shown = len(tests) == 1
     for job in tests:
@@ -53,8 +59,8 @@ def main(arguments: list[str]) -> int:
     DURATIONS.write_text(written)
     if len(tests) > 1:
         print(written)
-    print(f"tests: {total} in {seconds:.0f} s ({', '.join(names) or 'all'})", flush=True)
-    return 1 if any(job.code not in ((0, NO_TESTS) if options else (0,)) for job in jobs) else 0
+    print(f"tests: {total} in {seconds:.0f} s ({what})", flush=True)
+    return 1 if any(job.code not in ((0, NO_TESTS) if are_selected else (0,)) for job in jobs) else 0
 
 
 def once_more(parts: list[Testing]) -> durations.Counts:

@@ -69,11 +69,16 @@ class Job(ABC):
     def command(self) -> list[str]:
         """The command line."""
 
+    def variables(self) -> dict[str, str]:
+        """What its environment has besides."""
+        return {}
+
     def _run(self, output: IO[bytes] | None) -> None:
         # toolkits are compiled once: importing them otherwise takes 16 s, not 6
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as slipway/tasks/__main__.py sets it for a step
         environment.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's threads spin when a process begins
+        environment |= self.variables()
         reaper = [sys.executable, "-m", "tests.runner.reaper", str(os.getpid())]
         command = ["nice", f"-n{self.nice}", *reaper, *self.command()]
         process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
@@ -101,16 +106,18 @@ class Making(Job):
 
 @dataclass(eq=False)
 class Testing(Job):
-    """A part of the tests, with arguments for pytest."""
+    """A part of the tests, with arguments for pytest, which writes what does not last into `folder`."""
 
     part: Part | None = None
     arguments: list[str] = field(default_factory=list)
+    folder: Path = Path()
 
     @classmethod
-    def of(cls, part: Part, arguments: list[str]) -> "Testing":
+    def of(cls, part: Part, arguments: list[str], folder: Path) -> "Testing":
         """The job of a part."""
         needs = tuple(f"environment {name}" for name in dict.fromkeys(part.environments))
-        return cls(part.name, part.seconds, part.cpus, part.memory_mb, needs, part.nice, part=part, arguments=arguments)
+        cost = part.seconds, part.cpus, part.memory_mb
+        return cls(part.name, *cost, needs, part.nice, part=part, arguments=arguments, folder=folder)
 
     def again(self) -> "Testing":
         """The job of its failed tests alone."""
@@ -130,4 +137,13 @@ class Testing(Job):
         python = ENVIRONMENTS / self.part.python / "bin" / "python"
         command = [str(python), "-c", LAID_OVER, str(overlay), str(REPOSITORY)]
         command += ["-p", "tests.support.timing", "-p", "tests.support.service_logs", f"--junitxml={self.report}", "-q"]
-        return [*command, "-o", f"cache_dir={REPORTS / 'cache' / self.part.name}", *self.arguments]
+        command += [
+            f"--basetemp={self.folder / self.log.stem}",
+            "-o",
+            f"cache_dir={REPORTS / 'cache' / self.part.name}",
+        ]
+        return [*command, *self.arguments]
+
+    def variables(self) -> dict[str, str]:
+        """The folder, for what tests and services write beside pytest's own."""
+        return {"TMPDIR": str(self.folder)}

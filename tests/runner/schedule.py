@@ -26,7 +26,7 @@ class Room:
     @classmethod
     def of_this_machine(cls) -> "Room":
         """CPUs of this process, and memory that is available now."""
-        return cls(len(os.sched_getaffinity(0)) + SLACK_CPUS, _available_mb() - LEFT_MB)
+        return cls(len(os.sched_getaffinity(0)) + SLACK_CPUS, available_mb() - LEFT_MB)
 
     def holds(self, job: Job, running: Iterable[Job]) -> bool:
         """Whether the job fits beside those that run; alone, any does."""
@@ -71,7 +71,8 @@ def _failed(job: Job) -> bool:
     return job.code is not None and not job.is_done
 
 
-def _available_mb() -> float:
+def available_mb() -> float:
+    """Memory that processes can still take."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) / 1024

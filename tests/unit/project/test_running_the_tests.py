@@ -1,14 +1,17 @@
 """`python3 -m tests`: which parts a name means, and what runs beside what."""
 
 import dataclasses
+import os
 import signal
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from tests.__main__ import once_more
-from tests.runner import durations, jobs, schedule
+from tests.runner import durations, jobs, schedule, temporary
 from tests.runner.jobs import TESTS_FAILED, Job
 from tests.runner.parts import PARTS, TIERS, Part, UnknownPartError, chosen
 from tests.support.paths import REPOSITORY
@@ -159,6 +162,38 @@ def test_tests_whose_runner_was_killed_are_interrupted_as_on_a_terminal(tmp_path
     until(ended.exists)
 
 
+def test_what_tests_write_is_gone_after_the_run_and_after_the_next_one_where_a_run_was_killed(tmp_path):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    killed, others, alive = (
+        tmp_path / f"slipway-{name}" for name in (f"{ended.pid}-a", "live.json", f"{os.getpid()}-b")
+    )
+    for path in (killed, others, alive):
+        path.mkdir()
+
+    with temporary.folder(tmp_path, least_mb=0) as folder:
+        (folder / "inner").mkdir(mode=0o500)
+        assert folder.parent == tmp_path
+
+    assert set(tmp_path.iterdir()) == {others, alive}
+
+
+def test_tests_write_to_disk_where_memory_has_no_room(tmp_path):
+    for place, least_mb in ((tmp_path, 10**9), (tmp_path / "absent", 0)):
+        with temporary.folder(place, least_mb) as folder:
+            assert folder.parent == Path(tempfile.gettempdir())
+
+
+def test_pytest_and_services_write_into_the_folder_of_the_run(tmp_path):
+    part = probe(
+        tmp_path,
+        f"import tempfile\ndef test_a(tmp_path): assert tempfile.gettempdir() == {str(tmp_path)!r} and "
+        f"tmp_path.is_relative_to({str(tmp_path)!r})\n",
+    )
+
+    assert part.is_done, part.log.read_text()
+
+
 def probe(tmp_path, text):
     """A part with the tests in `text`, which has run. They can ask whether they run `again`."""
     file, seen = tmp_path / "test_probe.py", tmp_path / "seen"
@@ -167,7 +202,7 @@ def probe(tmp_path, text):
     )
     file.write_text(begin + text)
     without_imports = ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # half of what a probe takes
-    part = jobs.Testing.of(Part(f"probe {tmp_path.name}", 1, nice=0), [str(file), *without_imports])
+    part = jobs.Testing.of(Part(f"probe {tmp_path.name}", 1, nice=0), [str(file), *without_imports], tmp_path)
     part.report.unlink(missing_ok=True)
     schedule.run([dataclasses.replace(part, needs=())], ROOM, ended=lambda job: setattr(part, "code", job.code))
     return part
@@ -206,7 +241,7 @@ def test_a_failed_test_that_does_not_pass_alone_has_failed(tmp_path, capsys, tex
 
 
 def test_a_part_that_could_not_run_is_not_run_once_more(tmp_path, capsys):
-    part = jobs.Testing.of(Part(f"probe {tmp_path.name}", 1), ["tests/none-such"])
+    part = jobs.Testing.of(Part(f"probe {tmp_path.name}", 1), ["tests/none-such"], tmp_path)
     part.code = TESTS_FAILED
 
     assert once_more([part]) == durations.Counts()
