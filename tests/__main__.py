@@ -37,8 +37,8 @@ def main(arguments: list[str]) -> int:
     except UnknownPartError as error:
         print(f"tests: {error}", file=sys.stderr)
         return 2
-    with temporary.folder() as folder:
-        tests = [Testing.of(part, [*arguments, *options], folder) for part, arguments in parts.items()]
+    with temporary.folders() as folders:
+        tests = [Testing.of(part, [*arguments, *options], folders) for part, arguments in parts.items()]
         return run(tests, ", ".join(names) or "all", are_selected=bool(options))
 
 

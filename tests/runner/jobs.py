@@ -14,6 +14,7 @@ from typing import IO
 from tests.runner import REPORTS
 from tests.runner.parts import ENVIRONMENTS as DECLARED
 from tests.runner.parts import Part
+from tests.runner.temporary import Folders
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
 INSTALLER = "uv"
@@ -113,10 +114,10 @@ class Testing(Job):
     folder: Path = Path()
 
     @classmethod
-    def of(cls, part: Part, arguments: list[str], folder: Path) -> "Testing":
+    def of(cls, part: Part, arguments: list[str], folders: Folders) -> "Testing":
         """The job of a part."""
         needs = tuple(f"environment {name}" for name in dict.fromkeys(part.environments))
-        cost = part.seconds, part.cpus, part.memory_mb
+        cost, folder = (part.seconds, part.cpus, part.memory_mb), folders.disk if part.pods else folders.memory
         return cls(part.name, *cost, needs, part.nice, part=part, arguments=arguments, folder=folder)
 
     def again(self) -> "Testing":

@@ -45,7 +45,10 @@ ENVIRONMENTS = {
 
 @dataclass(frozen=True)
 class Part:
-    """Tests that run in one process: `python` names the environment whose code they test, `besides` others they use."""
+    """Tests that run in one process: `python` names the environment whose code they test, `besides` others they use.
+
+    Those with `pods` write to disk: a container has a /dev/shm of its own, which hides what the machine has there.
+    """
 
     name: str
     seconds: float
@@ -55,6 +58,7 @@ class Part:
     memory_mb: int = 700
     paths: tuple[str, ...] = field(default=())
     nice: int = 5
+    pods: bool = False
 
     @property
     def environments(self) -> tuple[str, ...]:
@@ -84,28 +88,28 @@ PARTS = (
     Part("contracts", 30),
     Part("contracts/wheels", 90, besides=(*VLLM, *XGRAMMAR, "transformers4"), memory_mb=2000),
     Part("dags", 290, python="airflow", besides=("local",)),
-    Part("cluster", 300, 0.3, python="local", paths=("local/cluster/tests",)),
-    Part("local/chain", 900, 0.9, besides=(*STACK, "harness"), memory_mb=4000, nice=0),
-    Part("local/steps", 400, 0.6, besides=("local", "triton", "front"), memory_mb=2000),
-    Part("local/rollout", 700, 0.5, besides=("local", "front"), memory_mb=1000),
+    Part("cluster", 300, 0.3, python="local", paths=("local/cluster/tests",), pods=True),
+    Part("local/chain", 900, 0.9, besides=(*STACK, "harness"), memory_mb=4000, nice=0, pods=True),
+    Part("local/steps", 400, 0.6, besides=("local", "triton", "front"), memory_mb=2000, pods=True),
+    Part("local/rollout", 700, 0.5, besides=("local", "front"), memory_mb=1000, pods=True),
     Part("local/serving", 1000, 0.75, besides=("triton", "front", "local", "clients"), memory_mb=1500),
     Part("local/serving, harness", 40, besides=("triton", "front", "harness"), paths=(f"{SERVING}/test_harness.py",)),
-    Part("local/stack", 250, 0.4, besides=STACK, memory_mb=1000),
+    Part("local/stack", 250, 0.4, besides=STACK, memory_mb=1000, pods=True),
     Part("local/engines", 100, besides=("triton",), memory_mb=1500),
     Part("local/families", 270, 0.8, besides=("triton",), memory_mb=1500),
     Part("local/modelopt", 150, 0.8, besides=("modelopt", "transformers4"), memory_mb=2500),
-    Part("local/faults", 200, 0.5, besides=("local", "front")),
+    Part("local/faults", 200, 0.5, besides=("local", "front"), pods=True),
     Part("local/outages", 20, python="local"),
     Part("local/core", 250, 0.5, besides=("local",)),
     Part("local/hub", 20, besides=("local",)),
-    Part("local/packaging", 60, besides=("airflow", "local", "helm")),
+    Part("local/packaging", 60, besides=("airflow", "local", "helm"), pods=True),
     Part("local/images", 80, besides=("triton", "local")),
     Part("local/monitoring", 60, 0.4, besides=("triton", "front")),
-    Part("local/rights", 40, 0.5, besides=("local", "front")),
+    Part("local/rights", 40, 0.5, besides=("local", "front"), pods=True),
 )
 BY_NAME = (
-    Part("vllm", 1200, besides=("vllm", *STACK), memory_mb=9000),
-    Part("airflows", 900, 0.9, besides=("local", "triton", "front"), memory_mb=4500),
+    Part("vllm", 1200, besides=("vllm", *STACK), memory_mb=9000, pods=True),
+    Part("airflows", 900, 0.9, besides=("local", "triton", "front"), memory_mb=4500, pods=True),
 )
 """Parts that belong to no tier: they install 3.4 GB, or what the package index has today."""
 TIERS = ("unit", "contracts", "dags", "cluster", "local")

@@ -1,14 +1,13 @@
 """Decides which job begins next: as many as CPUs and memory bear, those on which the longest chain of jobs waits first."""
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.runner.jobs import Job
+from tests.runner.temporary import available_mb
 
 SLACK_CPUS = 1.5
 """CPUs that are given away beyond those there are: jobs that compute also wait now and then. With 0.75, two CPUs were busy
@@ -69,11 +68,3 @@ def by_urgency(jobs: list[Job]) -> list[Job]:
 
 def _failed(job: Job) -> bool:
     return job.code is not None and not job.is_done
-
-
-def available_mb() -> float:
-    """Memory that processes can still take."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) / 1024
-    return sys.maxsize

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.__main__ import once_more
-from tests.runner import durations, jobs, schedule, temporary
+from tests.runner import durations, jobs, schedule
 from tests.runner.jobs import TESTS_FAILED, Job
 from tests.runner.parts import PARTS, TIERS, Part, UnknownPartError, chosen
+from tests.runner.temporary import Folders, folders
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
 
+DISK = Path(tempfile.gettempdir())
 ROOM = schedule.Room(cpus=2, memory_mb=1000)
 BURN = "import time\nwhile time.process_time() < 0.5: pass"
 
@@ -171,17 +173,26 @@ def test_what_tests_write_is_gone_after_the_run_and_after_the_next_one_where_a_r
     for path in (killed, others, alive):
         path.mkdir()
 
-    with temporary.folder(tmp_path, least_mb=0) as folder:
-        (folder / "inner").mkdir(mode=0o500)
-        assert folder.parent == tmp_path
+    with folders(tmp_path, least_mb=0) as made:
+        (made.memory / "inner").mkdir(mode=0o500)
+        assert (made.disk.parent, made.memory.parent) == (DISK, tmp_path)
+
+    assert not made.disk.exists()
 
     assert set(tmp_path.iterdir()) == {others, alive}
 
 
 def test_tests_write_to_disk_where_memory_has_no_room(tmp_path):
     for place, least_mb in ((tmp_path, 10**9), (tmp_path / "absent", 0)):
-        with temporary.folder(place, least_mb) as folder:
-            assert folder.parent == Path(tempfile.gettempdir())
+        with folders(place, least_mb) as made:
+            assert made.memory.parent == DISK
+
+
+def test_parts_with_pods_write_to_disk(tmp_path):
+    places = Folders(tmp_path / "disk", tmp_path / "memory")
+    written = {jobs.Testing.of(part, [], places).folder.name: part.pods for part in PARTS}
+
+    assert written == {"disk": True, "memory": False}
 
 
 def test_pytest_and_services_write_into_the_folder_of_the_run(tmp_path):
@@ -202,7 +213,9 @@ def probe(tmp_path, text):
     )
     file.write_text(begin + text)
     without_imports = ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # half of what a probe takes
-    part = jobs.Testing.of(Part(f"probe {tmp_path.name}", 1, nice=0), [str(file), *without_imports], tmp_path)
+    part = jobs.Testing.of(
+        Part(f"probe {tmp_path.name}", 1, nice=0), [str(file), *without_imports], Folders(tmp_path, tmp_path)
+    )
     part.report.unlink(missing_ok=True)
     schedule.run([dataclasses.replace(part, needs=())], ROOM, ended=lambda job: setattr(part, "code", job.code))
     return part
@@ -241,7 +254,7 @@ def test_a_failed_test_that_does_not_pass_alone_has_failed(tmp_path, capsys, tex
 
 
 def test_a_part_that_could_not_run_is_not_run_once_more(tmp_path, capsys):
-    part = jobs.Testing.of(Part(f"probe {tmp_path.name}", 1), ["tests/none-such"], tmp_path)
+    part = jobs.Testing.of(Part(f"probe {tmp_path.name}", 1), ["tests/none-such"], Folders(tmp_path, tmp_path))
     part.code = TESTS_FAILED
 
     assert once_more([part]) == durations.Counts()
