@@ -7,6 +7,7 @@ documented, and must explain itself: no traceback, no unexpected error, no contr
 """
 
 import contextlib
+import ctypes
 import importlib
 import json
 import multiprocessing
@@ -22,6 +23,7 @@ import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
 from http.server import BaseHTTPRequestHandler
 from itertools import repeat
 from pathlib import Path
@@ -44,6 +46,8 @@ AT_ONCE = 8
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 UNEXPECTED = "unexpected error"
 ANSWER = [{"text_output": f"Par{TERMINAL}"}, {"text_output": "is.", "finish_reason": "stop", "completion_tokens": 2}]
+ODD = "odd"
+PR_SET_PDEATHSIG = 1
 ODD_NUMBERS = ("nan", "inf", "-inf", "-1", "0", "1e400", "99999999999999999999")
 AIRFLOW_COMMANDS = (
     ("release", "demo", "--timeout", "5"),
@@ -148,7 +152,8 @@ def cases(count, seed, files):
 
 
 def odd_files(folder):
-    """Files that are not what a command reads."""
+    """Files in a new folder that are not what a command reads."""
+    folder.mkdir()
     texts = {
         "deep.json": "[" * DEEP + "]" * DEEP,
         "deep.jsonl": '{"prompt": ' + "[" * DEEP + "]" * DEEP + "}\n",
@@ -205,6 +210,7 @@ def run_case(case, seed, shared):
     """Run one case against servers of its own."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=shared)))
+        odd_files(folder / ODD)  # a command may write to them
         airflow = stack.enter_context(AirflowServer(dags=scripts(seed)))
         if case.command[0] in {"approve", "cancel", "logs", "status"}:
             name, script = "release__demo", airflow.dags["release__demo"]
@@ -220,6 +226,7 @@ def run_case(case, seed, shared):
         hosts = {name: proxies[name].host if name in proxies else f"127.0.0.1:{port}" for name, port in ports.items()}
         places = {
             "{triton}": hosts["triton"],
+            str(shared / ODD): str(folder / ODD),
             "{prompts}": str(shared / "prompts.jsonl"),
             "{new}": str(folder / "new"),
             "{site}": str(REPOSITORY / "sites/kind.yaml"),
@@ -227,17 +234,16 @@ def run_case(case, seed, shared):
         }
         if case.hub:
             places["{hub site}"] = _site_with_hub(folder, f"http://{hosts['hub']}")
-        arguments = []
-        for part in case.command:
-            for name, value in places.items():
-                part = part.replace(name, value)  # noqa: PLW2901
-            arguments.append(part)
+
+        def placed(text):
+            return reduce(lambda found, place: found.replace(*place), places.items(), text)
+
         environment = {
             "PATH": os.defpath,
             "SLIPWAY_AIRFLOW": f"http://{hosts['airflow']}",
             "SLIPWAY_AIRFLOW_USER": USER,
             "SLIPWAY_AIRFLOW_PASSWORD": PASSWORD,
-            "KUBECONFIG": case.kubeconfig or str(folder / "none"),
+            "KUBECONFIG": placed(case.kubeconfig or str(folder / "none")),
             "AWS_ACCESS_KEY_ID": "a",
             "AWS_SECRET_ACCESS_KEY": "b",
             "AWS_MAX_ATTEMPTS": "1",
@@ -245,7 +251,7 @@ def run_case(case, seed, shared):
         }
         if case.command[0] == "status":
             environment["SLIPWAY_SITE"] = places["{site}"]
-        problem, detail = _forked(arguments, environment, folder, full=case.stdout_full)
+        problem, detail = _forked([*map(placed, case.command)], environment, folder, full=case.stdout_full)
         wrong = "; ".join(proxy.what for proxy in proxies.values() if proxy.answers > proxy.at)
         return Ended(case, problem, f"{wrong}: {detail}" if wrong else detail)
 
@@ -329,6 +335,13 @@ def _be_the_command(arguments, environment, out, err):
         os._exit(99)
 
 
+def _die_with(parent):
+    """End this process when its parent does, which may be killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(99)
+
+
 def run(count, seed):
     """Run the cases; how each ended that did not end as it should, and how many there were."""
     for module in {
@@ -343,11 +356,11 @@ def run(count, seed):
         importlib.import_module(module)
     with tempfile.TemporaryDirectory(prefix="slipway-hostile-") as name:
         folder = Path(name)
-        (folder / "odd").mkdir()
         (folder / "prompts.jsonl").write_text('{"prompt": "a"}\n{"prompt": "b"}\n')
-        chosen = cases(count, seed, odd_files(folder / "odd"))
+        chosen = cases(count, seed, odd_files(folder / ODD))
         seeds = range(seed, seed + len(chosen))
-        with ProcessPoolExecutor(AT_ONCE, multiprocessing.get_context("fork")) as processes:
+        context = multiprocessing.get_context("fork")
+        with ProcessPoolExecutor(AT_ONCE, context, _die_with, (os.getpid(),)) as processes:
             ended = list(processes.map(run_case, chosen, seeds, repeat(folder)))
     return [each for each in ended if each.problem], len(chosen)
 

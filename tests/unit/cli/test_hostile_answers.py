@@ -9,11 +9,12 @@ from tests.hostile_cli import run
 CASES = 24
 
 
-@pytest.mark.timeout(1200)  # a command may take 90 s
+@pytest.mark.timeout(1200)  # six rounds of commands that may take 150 s each
 def test_a_sample_of_wrong_answers_odd_files_and_full_disks():
     seed = random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
 
     broken, total = run(CASES, seed)
 
     assert total == 2 * CASES
-    assert not broken, f"seed {seed}: {broken}"
+    assert not broken
