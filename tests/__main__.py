@@ -37,12 +37,12 @@ def main(arguments: list[str]) -> int:
     except UnknownPartError as error:
         print(f"tests: {error}", file=sys.stderr)
         return 2
-    with temporary.folders() as folders:
+    with temporary.folders(temporary.disk(), temporary.MEMORY) as folders:
         tests = [Testing.of(part, [*arguments, *options], folders) for part, arguments in parts.items()]
-        return run(tests, ", ".join(names) or "all", are_selected=bool(options))
+        return run(tests, ", ".join(names) or "all", has_options=bool(options))
 
 
-def run(tests: list[Testing], what: str, *, are_selected: bool) -> int:
+def run(tests: list[Testing], what: str, *, has_options: bool) -> int:
     """Run the parts, each with its environments; 1 if a test failed or a part could not run."""
     environments = dict.fromkeys(name for job in tests for name in job.part.environments)
     jobs = [Making(INSTALLER), *map(Making, environments), *tests]
@@ -60,7 +60,7 @@ def run(tests: list[Testing], what: str, *, are_selected: bool) -> int:
     if len(tests) > 1:
         print(written)
     print(f"tests: {total} in {seconds:.0f} s ({what})", flush=True)
-    return 1 if any(job.code not in ((0, NO_TESTS) if are_selected else (0,)) for job in jobs) else 0
+    return 1 if any(job.code not in ((0, NO_TESTS) if has_options else (0,)) for job in jobs) else 0
 
 
 def once_more(parts: list[Testing]) -> durations.Counts:

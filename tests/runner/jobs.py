@@ -45,6 +45,8 @@ class Job(ABC):
     ready_at: float = 0.0
     began_at: float = 0.0
     ended_at: float = 0.0
+    locks: tuple[int, ...] = ()
+    """Descriptors that its reaper keeps open until it ends."""
 
     @property
     def log(self) -> Path:
@@ -71,7 +73,7 @@ class Job(ABC):
         """The command line."""
 
     def variables(self) -> dict[str, str]:
-        """What its environment has besides."""
+        """Further environment variables."""
         return {}
 
     def _run(self, output: IO[bytes] | None) -> None:
@@ -82,7 +84,9 @@ class Job(ABC):
         environment |= self.variables()
         reaper = [sys.executable, "-m", "tests.runner.reaper", str(os.getpid())]
         command = ["nice", f"-n{self.nice}", *reaper, *self.command()]
-        process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT, pass_fds=self.locks
+        )
         _, status, usage = os.wait4(process.pid, 0)
         self.code = process.returncode = os.waitstatus_to_exitcode(status)
         self.cpu_s = usage.ru_utime + usage.ru_stime
@@ -118,7 +122,9 @@ class Testing(Job):
         """The job of a part."""
         needs = tuple(f"environment {name}" for name in dict.fromkeys(part.environments))
         cost, folder = (part.seconds, part.cpus, part.memory_mb), folders.disk if part.pods else folders.memory
-        return cls(part.name, *cost, needs, part.nice, part=part, arguments=arguments, folder=folder)
+        job = cls(part.name, *cost, needs, part.nice, part=part, arguments=arguments, folder=folder)
+        job.locks = folders.locks
+        return job
 
     def again(self) -> "Testing":
         """The job of its failed tests alone."""

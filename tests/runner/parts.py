@@ -47,7 +47,7 @@ ENVIRONMENTS = {
 class Part:
     """Tests that run in one process: `python` names the environment whose code they test, `besides` others they use.
 
-    Those with `pods` write to disk: a container has a /dev/shm of its own, which hides what the machine has there.
+    Those that start `pods` write to disk: a container has a /dev/shm of its own, which hides what the machine has there.
     """
 
     name: str
@@ -87,7 +87,7 @@ PARTS = (
     Part("unit, adapters and roll-outs", 150, paths=OF_ADAPTERS),
     Part("contracts", 30),
     Part("contracts/wheels", 90, besides=(*VLLM, *XGRAMMAR, "transformers4"), memory_mb=2000),
-    Part("dags", 290, python="airflow", besides=("local",)),
+    Part("dags", 290, python="airflow", besides=("local",), pods=True),
     Part("cluster", 300, 0.3, python="local", paths=("local/cluster/tests",), pods=True),
     Part("local/chain", 900, 0.9, besides=(*STACK, "harness"), memory_mb=4000, nice=0, pods=True),
     Part("local/steps", 400, 0.6, besides=("local", "triton", "front"), memory_mb=2000, pods=True),

@@ -1,18 +1,24 @@
 """Where tests write: to disk, or into memory, which takes 5 % less CPU, where there is room. Neither outlasts the run."""
 
 import contextlib
+import fcntl
 import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 MEMORY = Path("/dev/shm")
-LEAST_MB = 12_000
-"""Available memory: parts take up to 9 GB at once, and write up to 3 GB."""
+LEAST_SPACE_MB = 4_000
+"""Parts write up to 3 GB there."""
+LEAST_AVAILABLE_MB = 12_000
+"""Two CPUs run parts of up to 9 GB at once."""
 PREFIX = "slipway-"
+NEW_S = 60.0
+"""So long a folder may be there before its run has locked it."""
 
 
 @dataclass(frozen=True)
@@ -21,35 +27,74 @@ class Folders:
 
     disk: Path
     memory: Path
-    """On disk as well where memory has no room."""
+    """Also on disk if memory has no room."""
+    locks: tuple[int, ...] = ()
+    """Descriptors: whoever holds one keeps its folder from the next run, which removes those of runs that were killed."""
+
+
+def disk() -> Path:
+    """Where temporary files go, but for a TMPDIR in memory."""
+    chosen = Path(tempfile.gettempdir())
+    return Path("/var/tmp") if chosen.is_relative_to(MEMORY) else chosen
 
 
 @contextlib.contextmanager
-def folders(memory: Path = MEMORY, least_mb: int = LEAST_MB) -> Iterator[Folders]:
-    """Folders for one run. They are removed at its end, as are those of runs that were killed."""
-    disk = Path(tempfile.gettempdir())
-    with _folder(disk) as on_disk, _folder(memory if _has_room(memory, least_mb) else disk) as in_memory:
-        yield Folders(on_disk, in_memory)
+def folders(
+    disk: Path, memory: Path, *, least_available_mb: int = LEAST_AVAILABLE_MB, new_s: float = NEW_S
+) -> Iterator[Folders]:
+    """Folders for one run in these places, removed at its end."""
+    for place in (disk, memory):
+        _sweep(place, new_s)
+    with contextlib.ExitStack() as ends:
+        fast = memory if _has_room(memory, least_available_mb) else disk
+        made = [ends.enter_context(_folder(place)) for place in (disk, fast)]
+        yield Folders(*(folder for folder, _ in made), tuple(lock for _, lock in made))
 
 
 @contextlib.contextmanager
-def _folder(place: Path) -> Iterator[Path]:
+def _folder(place: Path) -> Iterator[tuple[Path, int]]:
+    """A new folder, and a descriptor that has locked it."""
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder, lock
+    finally:
+        _remove(folder)
+        os.close(lock)
+
+
+def _sweep(place: Path, new_s: float) -> None:
+    """Remove the folders of runs that were killed."""
     for left in place.glob(f"{PREFIX}*"):
-        pid = left.name.removeprefix(PREFIX).partition("-")[0]
-        if pid.isdecimal() and not Path("/proc", pid).exists():
-            shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=place, ignore_cleanup_errors=True) as made:
-        yield Path(made)
+        with contextlib.suppress(OSError):  # another user's, a file, or in use
+            lock = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if time.time() - os.fstat(lock).st_ctime >= new_s:
+                    _remove(left)
+            finally:
+                os.close(lock)
 
 
-def _has_room(place: Path, least_mb: int) -> bool:
-    """Docker gives a container 64 MB there, from which nothing can be executed."""
+def _remove(folder: Path) -> None:
+    """Remove a folder, with folders in it that nobody may enter."""
+    for inner, names, _ in os.walk(folder):
+        for path in (Path(inner, name) for name in names):
+            if not path.is_symlink():
+                path.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _has_room(place: Path, least_available_mb: int) -> bool:
+    """Whether tests can write, and start programs, there; Docker gives a container 64 MB, and not the second."""
     try:
         found = os.statvfs(place)
     except OSError:
         return False
-    free_mb = found.f_bavail * found.f_frsize / 2**20
-    return min(free_mb, available_mb()) >= least_mb and not found.f_flag & os.ST_NOEXEC
+    permits = os.access(place, os.W_OK | os.X_OK) and not found.f_flag & os.ST_NOEXEC
+    space_mb = found.f_bavail * found.f_frsize / 2**20
+    return permits and space_mb >= LEAST_SPACE_MB and available_mb() >= least_available_mb
 
 
 def available_mb() -> float:

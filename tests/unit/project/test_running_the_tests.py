@@ -1,12 +1,10 @@
 """`python3 -m tests`: which parts a name means, and what runs beside what."""
 
 import dataclasses
-import os
+import re
 import signal
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +16,6 @@ from tests.runner.temporary import Folders, folders
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
 
-DISK = Path(tempfile.gettempdir())
 ROOM = schedule.Room(cpus=2, memory_mb=1000)
 BURN = "import time\nwhile time.process_time() < 0.5: pass"
 
@@ -164,35 +161,85 @@ def test_tests_whose_runner_was_killed_are_interrupted_as_on_a_terminal(tmp_path
     until(ended.exists)
 
 
-def test_what_tests_write_is_gone_after_the_run_and_after_the_next_one_where_a_run_was_killed(tmp_path):
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    killed, others, alive = (
-        tmp_path / f"slipway-{name}" for name in (f"{ended.pid}-a", "live.json", f"{os.getpid()}-b")
-    )
-    for path in (killed, others, alive):
-        path.mkdir()
-
-    with folders(tmp_path, least_mb=0) as made:
-        (made.memory / "inner").mkdir(mode=0o500)
-        assert (made.disk.parent, made.memory.parent) == (DISK, tmp_path)
-
-    assert not made.disk.exists()
-
-    assert set(tmp_path.iterdir()) == {others, alive}
+def filled(folder):
+    """A folder with one inside that nobody may enter."""
+    (folder / "inner").mkdir(parents=True)
+    (folder / "inner" / "file").touch()
+    (folder / "inner").chmod(0)
+    return folder
 
 
-def test_tests_write_to_disk_where_memory_has_no_room(tmp_path):
-    for place, least_mb in ((tmp_path, 10**9), (tmp_path / "absent", 0)):
-        with folders(place, least_mb) as made:
-            assert made.memory.parent == DISK
+@pytest.fixture
+def places(tmp_path):
+    """Two folders in place of the machine's disk and memory."""
+    found = tmp_path / "disk", tmp_path / "memory"
+    for place in found:
+        place.mkdir()
+    return found
 
 
-def test_parts_with_pods_write_to_disk(tmp_path):
+def test_a_run_removes_its_folders_and_those_of_runs_that_were_killed(places):
+    for place in places:
+        filled(place / "slipway-killed")
+        filled(place / "other")
+
+    with folders(*places, least_available_mb=0) as made:
+        assert all((place / "slipway-killed").exists() for place in places)  # it might be one that is just being made
+        with folders(*places, least_available_mb=10**9, new_s=0) as on_disk:
+            assert {on_disk.disk.parent, on_disk.memory.parent} == {places[0]}
+        filled(made.memory / "part")
+        assert [{path.name for path in place.iterdir()} for place in places] == [
+            {made.disk.name, "other"},
+            {made.memory.name, "other"},
+        ]
+
+    assert [[path.name for path in place.iterdir()] for place in places] == [["other"], ["other"]]
+
+
+def test_the_tests_of_a_killed_run_keep_its_folders_until_they_have_ended(places, tmp_path):
+    ended = tmp_path / "ended"
+    command = f"trap '' INT; touch {tmp_path}/begun; until [ -e {ended} ]; do sleep 0.05; done"
+    runner = f"""
+from tests.runner.jobs import Job
+from tests.runner.temporary import folders
+class Shell(Job):
+    log = Path({str(tmp_path / "log")!r})
+    def command(self): return ["sh", "-c", {command!r}]
+with folders(*map(Path, {[*map(str, places)]!r}), least_available_mb=0) as made:
+    Shell("shell", 1, 1, 1, (), locks=made.locks).run()
+"""
+    process = subprocess.Popen([sys.executable, "-c", runner], cwd=REPOSITORY)
+    until((tmp_path / "begun").exists)
+
+    def is_swept():
+        with folders(*places, least_available_mb=10**9, new_s=0):
+            return not any(places[1].iterdir())
+
+    process.kill()
+    process.wait()
+    assert not is_swept()
+    ended.touch()
+    until(is_swept)
+
+
+def test_tests_write_to_disk_where_there_is_no_memory(places, tmp_path):
+    with folders(places[0], tmp_path / "absent", least_available_mb=0) as made:
+        assert made.memory.parent == places[0]
+
+
+def test_parts_that_start_a_cluster_write_to_disk(tmp_path):
     places = Folders(tmp_path / "disk", tmp_path / "memory")
-    written = {jobs.Testing.of(part, [], places).folder.name: part.pods for part in PARTS}
+    starts = re.compile(r"ClusterProces[s]|own_stac[k]|stand_in_cluste[r]|\"local\.cluste[r]\"")
+    on_disk = {part.name for part in PARTS if jobs.Testing.of(part, [], places).folder == places.disk}
 
-    assert written == {"disk": True, "memory": False}
+    files = (REPOSITORY / "tests").rglob("*.py")
+    found = {file.parent.relative_to(REPOSITORY).as_posix() for file in files if starts.search(file.read_text())}
+    owners = {
+        part.name for folder in found - {"tests/local", "tests/support"} for part in chosen([folder]) if part in PARTS
+    }
+
+    assert owners - on_disk == set()
+    assert {"dags", "local/chain", "local/packaging"} <= owners
 
 
 def test_pytest_and_services_write_into_the_folder_of_the_run(tmp_path):
