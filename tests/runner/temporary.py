@@ -16,7 +16,7 @@ LEAST_SPACE_MB = 4_000
 """Parts write up to 3 GB there."""
 LEAST_AVAILABLE_MB = 12_000
 """Two CPUs run parts of up to 9 GB at once."""
-PREFIX = "slipway-"
+PREFIX = "slipway-tests-"
 NEW_S = 60.0
 """So long a folder may be there before its run has locked it."""
 

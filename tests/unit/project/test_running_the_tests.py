@@ -180,11 +180,13 @@ def places(tmp_path):
 
 def test_a_run_removes_its_folders_and_those_of_runs_that_were_killed(places):
     for place in places:
-        filled(place / "slipway-killed")
+        filled(place / "slipway-tests-killed")
         filled(place / "other")
 
     with folders(*places, least_available_mb=0) as made:
-        assert all((place / "slipway-killed").exists() for place in places)  # it might be one that is just being made
+        assert all(
+            (place / "slipway-tests-killed").exists() for place in places
+        )  # it might be one that is just being made
         with folders(*places, least_available_mb=10**9, new_s=0) as on_disk:
             assert {on_disk.disk.parent, on_disk.memory.parent} == {places[0]}
         filled(made.memory / "part")
@@ -200,12 +202,13 @@ def test_the_tests_of_a_killed_run_keep_its_folders_until_they_have_ended(places
     ended = tmp_path / "ended"
     command = f"trap '' INT; touch {tmp_path}/begun; until [ -e {ended} ]; do sleep 0.05; done"
     runner = f"""
+import pathlib
 from tests.runner.jobs import Job
 from tests.runner.temporary import folders
 class Shell(Job):
-    log = Path({str(tmp_path / "log")!r})
+    log = pathlib.Path({str(tmp_path / "log")!r})
     def command(self): return ["sh", "-c", {command!r}]
-with folders(*map(Path, {[*map(str, places)]!r}), least_available_mb=0) as made:
+with folders(*map(pathlib.Path, {[*map(str, places)]!r}), least_available_mb=0) as made:
     Shell("shell", 1, 1, 1, (), locks=made.locks).run()
 """
     process = subprocess.Popen([sys.executable, "-c", runner], cwd=REPOSITORY)
