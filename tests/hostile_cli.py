@@ -8,6 +8,7 @@ documented, and must explain itself: no traceback, no unexpected error, no contr
 
 import contextlib
 import ctypes
+import faulthandler
 import importlib
 import json
 import multiprocessing
@@ -277,9 +278,9 @@ def _forked(arguments, environment, folder, *, full):
         if ended:
             break
         if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
+            os.kill(child, signal.SIGABRT)  # faulthandler says where it was
             os.waitpid(child, 0)
-            return "hang", " ".join(arguments)
+            return "hang", f"{' '.join(arguments)}: {err.read_text(errors='replace')}"
         time.sleep(0.01)
     code = os.waitstatus_to_exitcode(status)
     printed = err.read_text(encoding="utf-8", errors="surrogateescape")
@@ -312,6 +313,7 @@ def _be_the_command(arguments, environment, out, err):
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
+        faulthandler.enable()
         sys.argv = ["slipway", *arguments]
         os.environ.clear()
         os.environ.update(environment)
