@@ -1,17 +1,24 @@
 """Runs a command and adopts the processes that it leaves behind, so that their CPU seconds count when they end.
 
-`wait4` of this process then tells what the whole tree used, but for what still runs at its end. Daemons and pods leave
-their parents; without a reaper they would be init's. If it is told to stop, or whoever started it dies, the command is
-interrupted as a terminal would, so that tests end the stacks that they started.
+`wait4` of this process then tells what the whole tree used. Daemons and pods leave their parents; without a reaper they
+would be init's. If it is told to stop, or whoever started it dies, the command is interrupted as a terminal would, so that
+tests end the stacks that they started. What still runs when the command has ended is named, and ended.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+GRACE_S = 2.0
+"""For what is ending already, and for what was told to end."""
+DEPTH = 8
+"""So often children are killed, who may have had children."""
 
 
 def main(runner: int, command: list[str]) -> int:
@@ -28,7 +35,44 @@ def main(runner: int, command: list[str]) -> int:
     while True:
         pid, status = os.wait()
         if pid == child.pid:
-            return abs(os.waitstatus_to_exitcode(status))
+            break
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _end_what_is_left()
+    return abs(os.waitstatus_to_exitcode(status))
+
+
+def _end_what_is_left() -> None:
+    """End every process that descends from this one; what a process that ends leaves becomes a child of this one."""
+    for number in (signal.SIGTERM, *[signal.SIGKILL] * DEPTH):
+        if _are_gone_within(GRACE_S):
+            return
+        for pid in _children():
+            with contextlib.suppress(OSError):  # it has ended
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+                os.kill(pid, number)
+                print(f"tests: left behind, {number.name} sent: {' '.join(words)[:300]}", flush=True)
+
+
+def _are_gone_within(seconds: float) -> bool:
+    """Whether all children have ended in this time; they are waited for."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if not _children():
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)
+
+
+def _children() -> list[int]:
+    """Pids of this process's children, dead ones among them."""
+    try:
+        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    except FileNotFoundError:  # a kernel that does not tell
+        return []
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -145,6 +146,24 @@ def test_the_cpu_seconds_of_a_process_that_left_its_parent_count(job, tmp_path):
 
     assert orphan.code == 0
     assert orphan.cpu_s >= 0.5
+
+
+def test_what_tests_leave_behind_is_named_and_ended(job, tmp_path):
+    pid, program = tmp_path / "pid", tmp_path / "program"
+    program.write_text(
+        "import os, pathlib, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"pathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\ntime.sleep(600)"
+    )
+    leaves = job("leaves", f"({sys.executable} {program} &); until [ -s {pid} ]; do sleep 0.05; done; exit 3")
+
+    run(leaves)
+
+    assert leaves.code == 3
+    named = [line for line in leaves.log.read_text().splitlines() if str(program) in line]
+    assert [line.partition(" sent")[0] for line in named] == [
+        f"tests: left behind, {number}" for number in ("SIGTERM", "SIGKILL")
+    ]
+    assert not Path("/proc", pid.read_text()).exists()
 
 
 def test_tests_whose_runner_was_killed_are_interrupted_as_on_a_terminal(tmp_path):
