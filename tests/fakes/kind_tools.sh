@@ -2,9 +2,9 @@
 # Stands in for every outside program of `make kind`: the name it is called by is the program. It appends each call to $LOG
 # as a record of fields between 0x1f, ended by 0x1e: KUBECONFIG, standard input, the words. It answers as on a new machine.
 input=""
-for word in "$@"; do
-  [[ $word == - ]] && IFS= read -r -d '' -t 100 input
-done
+if [[ -p /dev/stdin ]]; then # a program that does not read it would end the one before it in the pipe
+  IFS= read -r -d '' -t 100 input
+fi
 {
   printf '%s\x1f' "$KUBECONFIG" "$input" "${0##*/}" "$@"
   printf '\x1e'

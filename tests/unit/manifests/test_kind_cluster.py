@@ -65,7 +65,16 @@ def checkout(tmp_path_factory):
 def run(script, folder, path, **variables):
     environment = {"PATH": str(path), "HOME": str(folder), **variables}
     command = [SHELL, f"local/kind/{script}"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
