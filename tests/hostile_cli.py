@@ -208,7 +208,11 @@ class OneRevision(BaseHTTPRequestHandler):
 
 
 def run_case(case, seed, shared):
-    """Run one case against servers of its own."""
+    """Run one case against servers of its own.
+
+    The command's process is forked before they start: a thread of theirs might hold a lock that it needs.
+    """
+    command = Forked()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=shared)))
         odd_files(folder / ODD)  # a command may write to them
@@ -252,7 +256,7 @@ def run_case(case, seed, shared):
         }
         if case.command[0] == "status":
             environment["SLIPWAY_SITE"] = places["{site}"]
-        problem, detail = _forked([*map(placed, case.command)], environment, folder, full=case.stdout_full)
+        problem, detail = command.run([*map(placed, case.command)], environment, folder, full=case.stdout_full)
         wrong = "; ".join(proxy.what for proxy in proxies.values() if proxy.answers > proxy.at)
         return Ended(case, problem, f"{wrong}: {detail}" if wrong else detail)
 
@@ -267,26 +271,39 @@ def _site_with_hub(folder, endpoint):
     return str(site)
 
 
-def _forked(arguments, environment, folder, *, full):
-    out, err = folder / "out", folder / "err"
-    child = os.fork()
-    if child == 0:
-        _be_the_command(arguments, environment, "/dev/full" if full else out, err)
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        ended, status, used = os.wait4(child, os.WNOHANG)
-        if ended:
-            break
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGABRT)  # faulthandler says where it was
-            os.waitpid(child, 0)
-            return "hang", f"{' '.join(arguments)}: {err.read_text(errors='replace')}"
-        time.sleep(0.01)
-    code = os.waitstatus_to_exitcode(status)
-    printed = err.read_text(encoding="utf-8", errors="surrogateescape")
-    shown = printed + ("" if full else out.read_text(encoding="utf-8", errors="surrogateescape"))
-    del used
-    return _judged(code, printed, shown)
+class Forked:
+    """A process that becomes a command once it is told which."""
+
+    def __init__(self):
+        told, self._tell = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._tell)
+            try:
+                with os.fdopen(told, encoding="utf-8") as stream:
+                    _be_the_command(*json.load(stream))
+            finally:
+                os._exit(99)
+        os.close(told)
+
+    def run(self, arguments, environment, folder, *, full):
+        """How it ended that did not end as it should, else two empty texts."""
+        out, err = folder / "out", folder / "err"
+        with os.fdopen(self._tell, "w", encoding="utf-8") as stream:
+            json.dump([arguments, environment, "/dev/full" if full else str(out), str(err)], stream)
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            ended, status = os.waitpid(self._pid, os.WNOHANG)
+            if ended:
+                break
+            if time.monotonic() > deadline:
+                os.kill(self._pid, signal.SIGABRT)  # faulthandler says where it was
+                os.waitpid(self._pid, 0)
+                return "hang", f"{' '.join(arguments)}: {err.read_text(errors='replace')}"
+            time.sleep(0.01)
+        printed = err.read_text(encoding="utf-8", errors="surrogateescape")
+        shown = printed + ("" if full else out.read_text(encoding="utf-8", errors="surrogateescape"))
+        return _judged(os.waitstatus_to_exitcode(status), printed, shown)
 
 
 def _judged(code, printed, shown):
