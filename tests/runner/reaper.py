@@ -16,9 +16,9 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 GRACE_S = 2.0
-"""For what is ending already, and for what was told to end."""
+"""What is ending already, or was told to end, has this long."""
 DEPTH = 8
-"""So often children are killed, who may have had children."""
+"""Children are killed this often, since each may leave children of its own."""
 
 
 def main(runner: int, command: list[str]) -> int:

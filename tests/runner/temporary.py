@@ -1,4 +1,7 @@
-"""Where tests write: to disk, or into memory, which takes 5 % less CPU, where there is room. Neither outlasts the run."""
+"""Makes the folders that tests write to, on disk and, where it has room, in memory, which takes 5 % less CPU.
+
+They do not outlast the run.
+"""
 
 import contextlib
 import fcntl
@@ -7,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +21,12 @@ LEAST_AVAILABLE_MB = 12_000
 """Two CPUs run parts of up to 9 GB at once."""
 PREFIX = "slipway-tests-"
 NEW_S = 60.0
-"""So long a folder may be there before its run has locked it."""
+"""A younger folder is left alone: its run may not have locked it yet."""
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Those of one run."""
+    """The folders of one run."""
 
     disk: Path
     memory: Path
@@ -33,20 +36,31 @@ class Folders:
 
 
 def disk() -> Path:
-    """Where temporary files go, but for a TMPDIR in memory."""
+    """The folder for temporary files; /var/tmp if TMPDIR names one in memory."""
     chosen = Path(tempfile.gettempdir())
     return Path("/var/tmp") if chosen.is_relative_to(MEMORY) else chosen
 
 
+def has_room(place: Path) -> bool:
+    """Whether tests can write there, and start programs. Docker gives a container 64 MB, mounted noexec."""
+    try:
+        found = os.statvfs(place)
+    except OSError:
+        return False
+    permits = os.access(place, os.W_OK | os.X_OK) and not found.f_flag & os.ST_NOEXEC
+    space_mb = found.f_bavail * found.f_frsize / 2**20
+    return permits and space_mb >= LEAST_SPACE_MB and available_mb() >= LEAST_AVAILABLE_MB
+
+
 @contextlib.contextmanager
 def folders(
-    disk: Path, memory: Path, *, least_available_mb: int = LEAST_AVAILABLE_MB, new_s: float = NEW_S
+    disk: Path, memory: Path, *, has_room: Callable[[Path], bool] = has_room, new_s: float = NEW_S
 ) -> Iterator[Folders]:
     """Folders for one run in these places, removed at its end."""
     for place in (disk, memory):
         _sweep(place, new_s)
     with contextlib.ExitStack() as ends:
-        fast = memory if _has_room(memory, least_available_mb) else disk
+        fast = memory if has_room(memory) else disk
         made = [ends.enter_context(_folder(place)) for place in (disk, fast)]
         yield Folders(*(folder for folder, _ in made), tuple(lock for _, lock in made))
 
@@ -81,20 +95,10 @@ def _remove(folder: Path) -> None:
     """Remove a folder, with folders in it that nobody may enter."""
     for inner, names, _ in os.walk(folder):
         for path in (Path(inner, name) for name in names):
-            if not path.is_symlink():
-                path.chmod(0o700)
+            with contextlib.suppress(OSError):  # a process that is ending removes it
+                if not path.is_symlink():
+                    path.chmod(0o700)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _has_room(place: Path, least_available_mb: int) -> bool:
-    """Whether tests can write, and start programs, there; Docker gives a container 64 MB, and not the second."""
-    try:
-        found = os.statvfs(place)
-    except OSError:
-        return False
-    permits = os.access(place, os.W_OK | os.X_OK) and not found.f_flag & os.ST_NOEXEC
-    space_mb = found.f_bavail * found.f_frsize / 2**20
-    return permits and space_mb >= LEAST_SPACE_MB and available_mb() >= least_available_mb
 
 
 def available_mb() -> float:

@@ -202,11 +202,10 @@ def test_a_run_removes_its_folders_and_those_of_runs_that_were_killed(places):
         filled(place / "slipway-tests-killed")
         filled(place / "other")
 
-    with folders(*places, least_available_mb=0) as made:
-        assert all(
-            (place / "slipway-tests-killed").exists() for place in places
-        )  # it might be one that is just being made
-        with folders(*places, least_available_mb=10**9, new_s=0) as on_disk:
+    with folders(*places, has_room=lambda _: True) as made:
+        # a new folder might be one that its run is about to lock
+        assert all((place / "slipway-tests-killed").exists() for place in places)
+        with folders(*places, has_room=lambda _: False, new_s=0) as on_disk:
             assert {on_disk.disk.parent, on_disk.memory.parent} == {places[0]}
         filled(made.memory / "part")
         assert [{path.name for path in place.iterdir()} for place in places] == [
@@ -227,14 +226,14 @@ from tests.runner.temporary import folders
 class Shell(Job):
     log = pathlib.Path({str(tmp_path / "log")!r})
     def command(self): return ["sh", "-c", {command!r}]
-with folders(*map(pathlib.Path, {[*map(str, places)]!r}), least_available_mb=0) as made:
+with folders(*map(pathlib.Path, {[*map(str, places)]!r}), has_room=lambda _: True) as made:
     Shell("shell", 1, 1, 1, (), locks=made.locks).run()
 """
     process = subprocess.Popen([sys.executable, "-c", runner], cwd=REPOSITORY)
     until((tmp_path / "begun").exists)
 
     def is_swept():
-        with folders(*places, least_available_mb=10**9, new_s=0):
+        with folders(*places, has_room=lambda _: False, new_s=0):
             return not any(places[1].iterdir())
 
     process.kill()
@@ -245,7 +244,7 @@ with folders(*map(pathlib.Path, {[*map(str, places)]!r}), least_available_mb=0) 
 
 
 def test_tests_write_to_disk_where_there_is_no_memory(places, tmp_path):
-    with folders(places[0], tmp_path / "absent", least_available_mb=0) as made:
+    with folders(places[0], tmp_path / "absent") as made:
         assert made.memory.parent == places[0]
 
 
