@@ -25,6 +25,8 @@ from slipway.tasks.contracts.stored.release import FAILED_RESULT_KEY, REMEDY_PRE
 
 TRIGGER_PAUSES_S = (1.0, 4.0)
 """Before each further request for a run whose first one failed."""
+REPEATED_WITHIN_S = 20.0
+"""After the first request. An Airflow that restarts refuses at once; one that is silent would only hold people up."""
 PAGE = 100
 """The most entries that Airflow lists at once, unless it is configured otherwise."""
 MAX_DAGS = 10_000
@@ -270,19 +272,21 @@ class Airflow:
             )
 
     def _triggered_once(self, dag_id: str, conf: Mapping[str, Any], run_id: str) -> Run:
-        for pause_s in TRIGGER_PAUSES_S:
-            with contextlib.suppress(UnavailableError):
+        pauses_s, began = iter(TRIGGER_PAUSES_S), time.monotonic()
+        while True:
+            try:
                 return self._triggered(dag_id, conf, run_id)
+            except UnavailableError as error:
+                waited_s = time.monotonic() - began
+                pause_s = next(pauses_s, None) if waited_s < REPEATED_WITHIN_S else None
+                if pause_s is None:
+                    raise UnavailableError(
+                        error.what,
+                        found=error.found,
+                        remedy=f"{error.remedy} Airflow may have started the run: the same command with "
+                        f"--run-id {run_id} follows it, or starts it.",
+                    ) from error
             time.sleep(pause_s)
-        try:
-            return self._triggered(dag_id, conf, run_id)
-        except UnavailableError as error:
-            raise UnavailableError(
-                error.what,
-                found=error.found,
-                remedy=f"{error.remedy} Airflow may have started the run: the same command with --run-id {run_id} "
-                "follows it, or starts it.",
-            ) from error
 
     def _triggered(self, dag_id: str, conf: Mapping[str, Any], run_id: str) -> Run:
         body = {"logical_date": None, "conf": dict(conf), "dag_run_id": run_id}

@@ -262,6 +262,19 @@ def test_a_start_that_is_never_answered_names_the_run_that_may_have_been_made(ai
     assert f"--run-id {made} follows it" in caught.value.remedy
 
 
+@pytest.mark.parametrize(("repeated_within_s", "requests"), [(float("inf"), 3), (0, 1)])
+@pytest.mark.usefixtures("without_pauses")
+def test_a_start_is_not_repeated_once_its_time_is_over(airflow, monkeypatch, repeated_within_s, requests):
+    monkeypatch.setattr("slipway.cli.airflow.api.REPEATED_WITHIN_S", repeated_within_s)
+    airflow.dags[DAG] = promoted()
+    airflow.lost_answers = 99
+
+    with connected(airflow) as api, pytest.raises(UnavailableError):
+        api.trigger(DAG, {})
+
+    assert airflow.lost_answers == 99 - requests
+
+
 class FailingAt(list):
     """Statuses for requests whose path ends so."""
 
