@@ -4,6 +4,7 @@ environment names (tests/local/chain/conftest.py)."""
 import pytest
 
 from tests.local.chain.own_stack import named_chain, own_chain, remove_stacks_of_ended_sessions
+from tests.local.steps.on_volume import FOLDER, filled_claim, release_of
 from tests.local.steps.step_pods import ByHand
 
 
@@ -23,3 +24,16 @@ def by_hand(chain):
     made = ByHand(chain)
     yield made
     made.remove()
+
+
+@pytest.fixture(scope="package")
+def on_volume(chain):
+    """The live release of the model on a volume."""
+    with filled_claim(chain):
+        made = release_of(chain, FOLDER)
+        try:
+            made.reach("promote")
+            made.make("promote")
+            yield made
+        finally:
+            made.remove()

@@ -2,26 +2,22 @@
 
 import pytest
 
-from tests.local.steps.step_pods import FETCH, ByHand
+from tests.local.steps.on_volume import NAME
+from tests.local.steps.step_pods import FETCH
 from tests.support.cluster_process import kill_container
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1200)
-NAME = "two-replicas"
 ROUND = 4
 """Requests of the four clients until each has asked about once."""
 
 
-@pytest.fixture(scope="module")
-def live(chain):
+@pytest.fixture
+def live(chain, request):
     """A live release of two replicas, whose processes are this machine's."""
     if chain.stack is None:
         pytest.skip("needs a cluster whose processes a test may kill")
-    made = ByHand(chain, NAME, serving={"replicas": {"min": 2, "max": 2}})
-    made.reach("promote")
-    made.make("promote")
-    yield made
-    made.remove()
+    return request.getfixturevalue("on_volume")
 
 
 def asked(traffic, rounds):
