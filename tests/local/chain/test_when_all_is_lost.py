@@ -11,8 +11,8 @@ import subprocess
 import pytest
 
 from slipway.cli.airflow.api import NoSuchDagError
+from tests.local.chain.killed_airflow import kill_all
 from tests.local.chain.own_stack import FOLDER
-from tests.local.chain.test_runs_that_end_midway import kill_all
 from tests.local.chain.whole_chain import MODEL
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.waiting import until
@@ -108,7 +108,7 @@ def test_a_lost_bucket_comes_back_from_a_backup_and_pods_start_from_it(chain, st
 def test_a_new_database_of_airflow_loses_no_release_and_the_next_one_takes_over(chain, stack):
     channel, service = chain.channel(), chain.live_service()
     lost = chain.trigger(f"release__{MODEL}", "lost-with-the-database", revision=chain.other_revision())
-    until(lambda: chain.cluster.lease_holder(f"slipway-{MODEL}"), timeout_s=400)
+    until(chain.lease_holder, timeout_s=400)
     stack.supervisor.stop(AIRFLOW)
     kill_all(stack.airflow)
     for file in stack.airflow.folder.glob("airflow.db*"):
@@ -116,7 +116,7 @@ def test_a_new_database_of_airflow_loses_no_release_and_the_next_one_takes_over(
 
     chain.up()
 
-    assert chain.cluster.lease_holder(f"slipway-{MODEL}").dag_run.endswith(lost.run_id)
+    assert chain.lease_holder().dag_run.endswith(lost.run_id)
     assert (chain.channel(), chain.live_service()) == (channel, service)
     assert chain.ask()
     assert until(lambda: history_of_runs(chain)) == "empty"
@@ -124,7 +124,7 @@ def test_a_new_database_of_airflow_loses_no_release_and_the_next_one_takes_over(
     assert chain.live() != channel["live"]["release_id"]
     assert chain.channel()["previous"][0]["release_id"] == channel["live"]["release_id"]
     assert chain.channel()["history"][1:] == channel["history"]
-    assert chain.cluster.lease_holder(f"slipway-{MODEL}") is None
+    assert chain.lease_holder() is None
     slipway(chain, "rollback", MODEL, "--reason", "wrong answers")
     assert chain.live() == channel["live"]["release_id"]
     assert chain.ask()

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -19,7 +20,8 @@ from kubernetes import client, config
 
 from demo.observers import PodWatch
 from demo.traffic import Traffic, ask
-from slipway.cli.airflow.api import Airflow, NoSuchDagError
+from slipway.airflow.runs import run_identity
+from slipway.cli.airflow.api import FINAL_TASK_STATES, Airflow, NoSuchDagError
 from slipway.cli.airflow.login import Login
 from slipway.cli.runs.follow import follow
 from slipway.tasks.adapters.kube.kube import Cluster
@@ -37,7 +39,7 @@ SPEC_FILE = REPOSITORY / "specs" / "demo.yaml"
 SPEC = yaml.safe_load(SPEC_FILE.read_text())
 MODEL = SPEC["name"]
 RUN_TIMEOUT_S = 800.0  # ten times what a release takes on an idle machine
-POLL_S = 2.0
+POLL_S = 4.0
 """Between two looks at a run: each costs Airflow several requests."""
 TRAFFIC_PAUSE_S = 1.0
 BENCHMARK = {"concurrency": [1, 4], "requests": 32, "warmup": 2}
@@ -181,8 +183,20 @@ class Chain:
         return {}
 
     def reach(self, run, task_id, states):
-        """Wait until a task of the run is in one of the states."""
-        until(lambda: self.task_states(run).get(task_id) in states, timeout_s=RUN_TIMEOUT_S)
+        """Wait until a task of the run is in one of the states, unless all have ended without it."""
+
+        def reached():
+            found = self.task_states(run)
+            is_there = found.get(task_id) in states
+            assert is_there or not found or not FINAL_TASK_STATES.issuperset(found.values()), found
+            return is_there
+
+        until(reached, timeout_s=RUN_TIMEOUT_S, said=lambda: self.task_states(run))
+
+    def step_processes(self, run, steps):
+        """Pids of the processes of these steps of a run, where they are this machine's."""
+        named = processes_naming(run_identity(run.run_id))
+        return [pid for pid, command in named.items() if set(re.findall(r" -m slipway\.tasks (\S+) ", command)) & steps]
 
     def reach_candidate(self, model=MODEL):
         """Wait until the model has a candidate."""
@@ -233,6 +247,10 @@ class Chain:
     def candidate(self, model=MODEL):
         """The Service of the model's candidate; None while there is none."""
         return self.cluster.get("Service", f"{model}-candidate")
+
+    def lease_holder(self, model=MODEL):
+        """Who has the model's lease; None while nobody does."""
+        return self.cluster.lease_holder(f"slipway-{model}")
 
     def deployments(self, model=MODEL):
         """Names of the model's Deployments."""
