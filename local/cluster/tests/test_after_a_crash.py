@@ -1,5 +1,6 @@
 """What happens to pods when the server is killed, restarted or stopped for good."""
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -59,7 +60,8 @@ def test_a_shim_that_died_with_the_server_is_noticed(own_cluster, space_in):
 
     own_cluster.kill()
     for pid in processes_of(own_cluster.state):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it ended since
+            os.kill(pid, signal.SIGKILL)
     own_cluster.start()
 
     state = RestartedSpace(own_cluster, space).finished("lost").status.container_statuses[0].state.terminated

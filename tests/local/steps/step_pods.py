@@ -85,10 +85,12 @@ class StepPod:
 
 def kill_step(processes):
     """kill -9 of `python -m slipway.tasks` among the processes; whether there was one."""
-    steps = [pid for pid, command in processes.items() if " -m slipway.tasks " in command]
-    for pid in steps:
-        os.kill(pid, signal.SIGKILL)
-    return bool(steps)
+    killed = False
+    for pid in [pid for pid, command in processes.items() if " -m slipway.tasks " in command]:
+        with contextlib.suppress(ProcessLookupError):  # it ended since
+            os.kill(pid, signal.SIGKILL)
+            killed = True
+    return killed
 
 
 class ByHand:
