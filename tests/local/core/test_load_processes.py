@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -24,6 +23,7 @@ from slipway.tasks.contracts.spec.gate import Benchmark
 from slipway.tasks.contracts.spec.load_level import LoadLevel
 from tests.local.core.words import Words
 from tests.support.paths import REPOSITORY
+from tests.support.processes import is_running
 
 FOUR = LoadLevel(concurrency=4)
 PROMPTS = [GenerateRequest(prompt, 5) for prompt in "abc"]
@@ -143,10 +143,3 @@ def test_no_process_outlives_the_step(number, code):
     while any(map(is_running, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(is_running, children))
-
-
-def is_running(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False

@@ -1,10 +1,10 @@
 import sys
-from pathlib import Path
 
 import pytest
 
 from slipway.tasks.adapters.process import Process
 from slipway.tasks.contracts.errors import InputError
+from tests.support.processes import is_running
 from tests.support.waiting import until
 
 WITH_A_CHILD = """
@@ -13,13 +13,6 @@ child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 print(child.pid, flush=True)
 time.sleep(60)
 """
-
-
-def is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def first_line(process):
@@ -42,7 +35,7 @@ def test_a_process_and_its_child_end_with_the_block_whatever_ended_it(tmp_path):
 
     process, grandchild = started
     assert process.exit_code is not None
-    until(lambda: not is_alive(grandchild))
+    until(lambda: not is_running(grandchild))
 
 
 def test_a_process_that_ignores_sigterm_is_killed_after_its_grace_time(tmp_path):

@@ -1,7 +1,5 @@
 """The boot test against servers that do not serve."""
 
-from pathlib import Path
-
 import pytest
 
 from slipway.tasks.adapters.clock import SystemClock
@@ -9,6 +7,7 @@ from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.spec.question import SmokeQuestion
 from slipway.tasks.serving.pod.boot import BootTest
 from tests.fakes.clock import ManualClock
+from tests.support.processes import is_running
 from tests.support.refused import refused
 from tests.support.waiting import until
 
@@ -61,11 +60,3 @@ def test_a_machine_without_triton_is_named(tmp_path):
 
     with refused(what="no-such-tritonserver is not on PATH"):
         boot.ask(tmp_path, "demo", QUESTION)
-
-
-def is_running(pid):
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        return stat.rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

@@ -1,24 +1,10 @@
 """A child process is always ended, and what it started with it."""
 
-from pathlib import Path
-
 import pytest
 
 from slipway.tasks.adapters.process import Process, free_ports
+from tests.support.processes import is_running, state_of
 from tests.support.waiting import until
-
-
-def state(pid):
-    """Letter of proc_pid_stat(5); empty when there is no such process."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return ""
-
-
-def is_gone(pid):
-    """Whether it has ended; a zombie waits for its new parent."""
-    return state(pid) in {"", "Z"}
 
 
 def wait_for(file):
@@ -32,8 +18,8 @@ def test_a_child_that_ignores_sigterm_is_killed_with_all_that_it_started(tmp_pat
     with Process(["sh", "-c", script], tmp_path / "log", grace_s=0.2):
         child, outer, innermost = (wait_for(tmp_path / name) for name in ("child", "outer", "inner"))
 
-    assert state(child) == ""
-    until(lambda: is_gone(outer) and is_gone(innermost))
+    assert state_of(child) == ""
+    until(lambda: not is_running(outer) and not is_running(innermost))
 
 
 def test_a_child_is_ended_when_the_block_fails(tmp_path):

@@ -41,7 +41,10 @@ def start_ranks(repository, tmp_path_factory):
 
 def listening(pid):
     """Ports on which a process takes connections."""
-    inodes = {str(fd.readlink()) for fd in Path("/proc", str(pid), "fd").iterdir() if fd.is_symlink()}
+    inodes = set()
+    for fd in Path("/proc", str(pid), "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since
+            inodes.add(str(fd.readlink()))
     tables = (Path("/proc", str(pid), "net", name).read_text().splitlines()[1:] for name in ("tcp", "tcp6"))
     rows = [line.split() for table in tables for line in table]
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in inodes}

@@ -9,13 +9,13 @@ import sys
 import threading
 import time
 from multiprocessing import Pipe
-from pathlib import Path
 
 import pytest
 from generation.runtime import Controls, Sampling, TokenLogprob
 
 from tests.fakes.servers.generation_runtime import FakeRuntime
 from tests.support.paths import REPOSITORY
+from tests.support.processes import is_running
 from tests.support.waiting import PATIENCE_S, until
 from tests.unit.serving.served_modules import OPENVINO
 
@@ -88,12 +88,6 @@ def start(module, tmp_path):
     yield start
     for engine in engines:
         engine.close()
-
-
-def is_running(pid):
-    """Whether a process exists and is no zombie."""
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def answers_of(engine, count):

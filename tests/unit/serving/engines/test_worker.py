@@ -2,11 +2,11 @@
 
 import resource
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from pathlib import Path
 
 import pytest
 from generation.workers.worker import Budget, BusyError, LimitError, Worker, WorkError, Workers
 
+from tests.support.processes import is_running
 from tests.support.waiting import until
 
 CHILD = """
@@ -158,12 +158,4 @@ def test_nothing_is_left_of_a_worker_that_was_closed(start):
     pid = worker.ask("pid")
     worker.close()
 
-    assert not _runs(pid)
-
-
-def _runs(pid):
-    try:
-        with Path(f"/proc/{pid}/stat").open() as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    assert not is_running(pid)

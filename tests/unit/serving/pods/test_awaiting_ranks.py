@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -10,6 +9,8 @@ from slipway.tasks import command
 from slipway.tasks.adapters.process import is_running
 from slipway.tasks.serving.pod import await_ranks
 from tests.fakes.clock import ManualClock
+from tests.support.processes import state_of
+from tests.support.waiting import until
 
 
 def launcher_for(clock, seconds):
@@ -39,9 +40,7 @@ def test_a_process_runs_until_it_has_ended_though_nobody_collected_it(tmp_path):
     with subprocess.Popen([program, "60"]) as process:
         during = is_running(program.name)
         process.kill()
-        stat = Path(f"/proc/{process.pid}/stat")
-        while " Z " not in stat.read_text():
-            pass
+        until(lambda: state_of(process.pid) == "Z")
         after = is_running(program.name)
 
     assert (before, during, after) == (False, True, False)

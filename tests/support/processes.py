@@ -1,0 +1,18 @@
+"""What the kernel tells of a process that may end at any moment."""
+
+from pathlib import Path
+
+ENDED = frozenset({"", "Z", "X"})
+
+
+def state_of(pid):
+    """Letter of proc_pid_stat(5); empty when there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):  # the second if it ends between open and read
+        return ""
+
+
+def is_running(pid):
+    """Whether it exists and has not ended; a zombie waits for its parent."""
+    return state_of(pid) not in ENDED
