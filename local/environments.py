@@ -241,18 +241,24 @@ def installer() -> Path:
     # the folder will hold buckets, passwords and models, which are for this user only
     ENVIRONMENTS.parent.mkdir(exist_ok=True, mode=0o700)
     ENVIRONMENTS.parent.chmod(0o700)
+    ENVIRONMENTS.mkdir(exist_ok=True)
     home = ENVIRONMENTS / "uv"
     uv = home / "bin" / "uv"
-    if not uv.exists():
-        # a pip of its own takes longer to install than uv, and not every Python has one
-        shared = importlib.util.find_spec("pip") is not None
-        venv = [sys.executable, "-m", "venv", *(["--without-pip"] if shared else []), str(home)]
-        _run(venv, "python3 -m venv failed; on Debian: apt install python3-venv")
-        own = home / "bin" / "python"
-        pip = [sys.executable, "-m", "pip", "--python", str(own)] if shared else [str(own), "-m", "pip"]
-        install = [*pip, "--disable-pip-version-check", "install", "--quiet", UV]
-        _run(install, f"pip could not install {UV}; is a package index reachable?")
+    with _lock("uv"):
+        if not uv.exists():
+            _install_uv(home)
     return uv
+
+
+def _install_uv(home: Path) -> None:
+    # a pip of its own takes longer to install than uv, and not every Python has one
+    shared = importlib.util.find_spec("pip") is not None
+    venv = [sys.executable, "-m", "venv", *(["--without-pip"] if shared else []), str(home)]
+    _run(venv, "python3 -m venv failed; on Debian: apt install python3-venv")
+    own = home / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(own)] if shared else [str(own), "-m", "pip"]
+    install = [*pip, "--disable-pip-version-check", "install", "--quiet", UV]
+    _run(install, f"pip could not install {UV}; is a package index reachable?")
 
 
 @functools.cache

@@ -9,6 +9,8 @@ import sys
 import sysconfig
 import textwrap
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -55,6 +57,24 @@ def uv(tmp_path):
     program.write_text(textwrap.dedent(UV).replace("/usr/bin/env python3", sys.executable, 1))
     program.chmod(0o700)
     return program
+
+
+def test_two_commands_at_once_install_uv_once(folder, monkeypatch):
+    installs = []
+
+    def run(command, remedy):
+        installs.append(command)
+        time.sleep(0.1)  # for the other one to come by
+        if "install" in command:
+            (folder / "uv" / "bin").mkdir(parents=True)
+            (folder / "uv" / "bin" / "uv").touch()
+
+    monkeypatch.setattr(environments, "_run", run)
+    with ThreadPoolExecutor() as threads:
+        found = list(threads.map(lambda _: environments.installer(), range(2)))
+
+    assert found == [folder / "uv" / "bin" / "uv"] * 2
+    assert ["install" in command for command in installs] == [False, True]
 
 
 def waiting_for(name, folder, tmp_path):
