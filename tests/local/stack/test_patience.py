@@ -1,5 +1,6 @@
 """Waiting for real processes, for seconds instead of minutes."""
 
+import os
 import subprocess
 import sys
 import time
@@ -8,6 +9,7 @@ import pytest
 
 from local import patience
 from local.patience import Patience
+from tests.support.waiting import until
 
 SPIN = "print('on', flush=True)\nwhile True: pass"
 SLEEP = "import time; print('on', flush=True); time.sleep(600)"
@@ -34,34 +36,30 @@ def start():
         process.stdout.close()
 
 
-def waited(patience, at_most_s=6):
-    """Whether patience ran out within a few seconds of looking, as a caller does; it may after two and a look."""
-    deadline = time.monotonic() + at_most_s
-    while not patience.is_over() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return patience.is_over()
-
-
 def test_a_process_that_gets_little_of_the_cpus_is_waited_for(start):
-    for _ in range(4):
+    for _ in range(2 * len(os.sched_getaffinity(0))):
         start(SPIN)
-    slow = start(SPIN, "nice", "-n", "10")  # at 19 it may get nothing for two seconds, and the kernel counts later
+    slow = start(SPIN)  # it gets less than half of a CPU
+    waiting, until_s = Patience(lambda: {slow}), time.monotonic() + 3
 
-    assert not waited(Patience(lambda: {slow}), at_most_s=4)
+    while time.monotonic() < until_s:
+        assert not waiting.is_over()
+        time.sleep(0.1)
 
 
 def test_processes_that_only_sleep_are_given_up(start):
     sleeper = start(SLEEP)
 
-    assert waited(Patience(lambda: {sleeper}))
+    until(Patience(lambda: {sleeper}).is_over)
 
 
 def test_no_process_at_all_is_given_up():
-    assert waited(Patience(set))
+    until(Patience(set).is_over)
 
 
 def test_a_process_that_works_for_ever_is_given_up(start, monkeypatch):
     monkeypatch.setattr(patience, "CPU_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(patience, "IDLE_TIMEOUT_S", float("inf"))
     spinning = start(SPIN)
 
-    assert waited(Patience(lambda: {spinning}))
+    until(Patience(lambda: {spinning}).is_over)
