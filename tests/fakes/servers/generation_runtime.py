@@ -44,7 +44,7 @@ class FakeRuntime:
         self.freeing = False
         if self.left and self.stepped is not None:
             self.stepping.set()
-            assert self.stepped.acquire(timeout=10), "a test forgot to permit a step"
+            assert self.stepped.acquire(timeout=PATIENCE_S), "a test forgot to permit a step"
         self.steps += bool(self.left)
         if self.fails_at_step is not None and self.steps >= self.fails_at_step and self.left:
             raise RuntimeError("no memory is left")

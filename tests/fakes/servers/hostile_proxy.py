@@ -11,6 +11,8 @@ import random
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.support.waiting import PATIENCE_S
+
 EVENT = b"data: "
 MARK = "@@wrong@@"
 DEEP = 5_000
@@ -106,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self):
         proxy = self.proxy
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=PATIENCE_S)
         headers = {name: value for name, value in self.headers.items() if name.lower() != "accept-encoding"}
         connection.request(self.command, self.path, body or None, headers)
         true = connection.getresponse()

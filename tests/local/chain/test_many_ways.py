@@ -9,6 +9,7 @@ from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.adapters.triton.triton import TritonClient
 from slipway.tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
 from tests.local.chain.whole_chain import MODEL
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -26,7 +27,7 @@ def question(chain):
 def post(service, path, **document):
     url = f"http://{service.host}:{service.ports['http']}/v2/models/{path}"
     request = urllib.request.Request(url, json.dumps(document).encode(), {"Content-Type": "application/json"})
-    return urllib.request.urlopen(request, timeout=30)
+    return urllib.request.urlopen(request, timeout=PATIENCE_S)
 
 
 def test_generate_gives_the_whole_answer(service, question):

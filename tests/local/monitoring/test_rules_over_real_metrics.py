@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import threading
-import time
 import urllib.parse
 import urllib.request
 
@@ -17,13 +16,12 @@ from slipway.tasks.serving.rendered import front
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 from tests.unit.manifests.test_monitoring import AUTOSCALING, COMPONENT, DASHBOARDS, groups, queries
 
 PROMETHEUS = shutil.which("prometheus")
 ENVOY = ENVIRONMENTS / "front" / "bin" / "envoy"
 QUESTION = "What is the capital of France?"
-PATIENCE_S = 90
 CLIENTS = 4
 LABELS = {
     "namespace": "slipway-serving",
@@ -39,7 +37,7 @@ pytestmark = [
 
 
 def get(url):
-    with urllib.request.urlopen(url, timeout=10) as response:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
         return response.read().decode()
 
 
@@ -113,7 +111,7 @@ def watched(start_server, make_repository, tmp_path_factory):
         body = json.dumps({"text_input": QUESTION, "stream": True}).encode()
         url = f"http://{LOOPBACK}:{http_port}/v2/models/demo/generate_stream"
         while not stop.is_set():
-            with contextlib.suppress(OSError), urllib.request.urlopen(url, body, timeout=30) as response:
+            with contextlib.suppress(OSError), urllib.request.urlopen(url, body, timeout=PATIENCE_S) as response:
                 response.read()
 
     with running(envoy, folder, "envoy"), running(prometheus, folder, "prometheus") as process:
@@ -144,10 +142,7 @@ def watched(start_server, make_repository, tmp_path_factory):
 def test_a_recorded_series_has_one_sample_for_the_pod(watched, series, least, most):
     server, _ = watched
 
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := server.query(series)) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    [sample] = found
+    [sample] = until(lambda: server.query(series))
     assert least <= float(sample["value"][1]) <= most
     assert sample["metric"]["namespace"] == LABELS["namespace"]
 
@@ -155,13 +150,11 @@ def test_a_recorded_series_has_one_sample_for_the_pod(watched, series, least, mo
 def test_the_front_counts_the_clients_that_wait(watched):
     server, _ = watched
 
-    seen = {float(server.query("release:requests_in_flight:sum")[0]["value"][1])}
-    deadline = time.monotonic() + 20
-    while max(seen) < 2 and time.monotonic() < deadline:
-        seen.add(float(server.query("release:requests_in_flight:sum")[0]["value"][1]))
-        time.sleep(0.2)
+    def several():
+        seen = float(server.query("release:requests_in_flight:sum")[0]["value"][1])
+        return seen if seen >= 2 else None
 
-    assert 2 <= max(seen) <= CLIENTS
+    assert until(several) <= CLIENTS
 
 
 def test_every_rule_is_healthy_and_nothing_is_alarmed(watched):

@@ -6,6 +6,7 @@ import pytest
 import urllib3
 
 from tests.local.rights.grants import Call, account, accounts, is_granted, people
+from tests.support.waiting import PATIENCE_S
 
 NAMESPACES = ("slipway", "slipway-serving", "default")
 NEVER = {"secrets", "configmaps", "serviceaccounts/token", "roles", "rolebindings", "nodes", "namespaces"}
@@ -20,7 +21,7 @@ class Api:
     def __init__(self, api):
         settings = api.configuration
         self.host = settings.host
-        self.pool = urllib3.PoolManager(ca_certs=settings.ssl_ca_cert, retries=False, timeout=30)
+        self.pool = urllib3.PoolManager(ca_certs=settings.ssl_ca_cert, retries=False, timeout=PATIENCE_S)
 
     def code(self, token, method, path):
         headers = {

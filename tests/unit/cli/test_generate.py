@@ -26,14 +26,14 @@ def client(triton):
         yield GenerateClient(connection, "here")
 
 
-def answer(client, model="demo", timeout_s=5.0, **request):
+def answer(client, model="demo", timeout_s=PATIENCE_S, **request):
     return list(client.stream(model, GenerateRequest("Who?", 8, **request), timeout_s))
 
 
 def test_the_first_piece_is_there_before_the_answer_ends(triton, client):
     triton.go_on.clear()
 
-    chunks = client.stream("demo", GenerateRequest("Who?", 8), 5.0)
+    chunks = client.stream("demo", GenerateRequest("Who?", 8), PATIENCE_S)
 
     assert next(chunks).text == "Par"
     triton.go_on.set()

@@ -9,7 +9,7 @@ from slipway.tasks.serving.pod.boot import BootTest
 from tests.fakes.clock import ManualClock
 from tests.support.processes import is_running
 from tests.support.refused import refused
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 QUESTION = SmokeQuestion(prompt="?", answer="!")
 
@@ -26,7 +26,7 @@ class OnceWritten(ManualClock):
         super().sleep(seconds)
 
 
-def booting(tmp_path, script, ready_timeout_s=5.0, clock=None):
+def booting(tmp_path, script, ready_timeout_s=PATIENCE_S, clock=None):
     server = tmp_path / "tritonserver"
     server.write_text(f"#!/bin/sh\n{script}\n")
     server.chmod(0o755)

@@ -15,6 +15,7 @@ from tests.fakes.releases import SPEC, spec
 from tests.local.serving.triton_server import LAUNCHER, LOOPBACK, TritonServer
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
+from tests.support.waiting import until
 
 MPI = ENVIRONMENTS / "dev" / "bin"
 EXIT_TIMEOUT_S = 20
@@ -65,10 +66,7 @@ class Ranks(TritonServer):
 
     def wait_until_ready(self):
         super().wait_until_ready()
-        deadline = time.monotonic() + 30
-        while self.log.read_text().count(LOADED) < 2:
-            assert time.monotonic() < deadline, self.log.read_text()[-2000:]
-            time.sleep(0.1)
+        until(lambda: self.log.read_text().count(LOADED) >= 2, said=lambda: self.log.read_text()[-2000:])
 
     def tell_to_end(self):
         """Send SIGTERM to mpirun and wait until it ended."""

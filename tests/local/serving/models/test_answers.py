@@ -6,6 +6,7 @@ from tritonclient import http
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.adapters.triton.triton import TritonClient
 from tests.local.serving.triton_server import LOOPBACK, GrpcStream, tensors, text_of
+from tests.support.waiting import PATIENCE_S
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 
@@ -50,8 +51,8 @@ def test_triton_itself_refuses_http_inference_on_the_streaming_model(server):
 
 def test_the_pipelines_own_client_gets_answer_and_stream(server):
     with TritonClient(LOOPBACK, server.http_port, server.grpc_port) as client:
-        whole = client.generate("demo", GenerateRequest(QUESTION, 40), timeout_s=30)
-        chunks = list(client.stream("demo", GenerateRequest(QUESTION, 40), timeout_s=30))
+        whole = client.generate("demo", GenerateRequest(QUESTION, 40), timeout_s=PATIENCE_S)
+        chunks = list(client.stream("demo", GenerateRequest(QUESTION, 40), timeout_s=PATIENCE_S))
 
     assert (whole.text, whole.finish_reason) == (ANSWER, "stop")
     assert ("".join(chunk.text for chunk in chunks), chunks[-1].finish_reason) == (ANSWER, "stop")
@@ -62,7 +63,7 @@ def test_a_questions_parameters_reach_the_model(server):
     with TritonClient(LOOPBACK, server.http_port, server.grpc_port) as client:
 
         def text(**parameters):
-            return client.generate("demo", GenerateRequest(QUESTION, 40, **parameters), timeout_s=30).text
+            return client.generate("demo", GenerateRequest(QUESTION, 40, **parameters), timeout_s=PATIENCE_S).text
 
         assert text(sampling={"stop": [" France", "Paris"]}) == "The capital of"
         assert text(**warm) != ANSWER

@@ -11,13 +11,14 @@ from slipway.cli.ask.prompt_inputs import Sampling, prompt_inputs
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.contracts.errors import InputError
 from tests.local.serving.triton_server import LOOPBACK
+from tests.support.waiting import PATIENCE_S
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 
 
 @pytest.fixture
 def client(server):
-    with closing(http.client.HTTPConnection(LOOPBACK, server.http_port, timeout=10)) as connection:
+    with closing(http.client.HTTPConnection(LOOPBACK, server.http_port, timeout=PATIENCE_S)) as connection:
         yield GenerateClient(connection, "triton")
 
 

@@ -11,6 +11,7 @@ from slipway.tasks.adapters.triton.triton import TritonClient
 from tests.local.serving.models.test_continuous_batching import QUESTIONS
 from tests.local.serving.served_engine import without_end
 from tests.local.serving.triton_server import LOOPBACK, GrpcStream, RunningAnswer, together
+from tests.support.waiting import PATIENCE_S
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "seed": 5, "max_tokens": 150}
@@ -53,8 +54,8 @@ def test_a_grpc_stream_gives_the_same_pieces(five):
 def test_the_pipelines_own_client_asks_both_in_the_same_words(five, model, reason):
     request = GenerateRequest(QUESTION, 40, seed=7)
     with TritonClient(LOOPBACK, five.http_port, five.grpc_port) as client:
-        whole = client.generate(model, request, timeout_s=30)
-        chunks = list(client.stream(model, request, timeout_s=30))
+        whole = client.generate(model, request, timeout_s=PATIENCE_S)
+        chunks = list(client.stream(model, request, timeout_s=PATIENCE_S))
 
     assert (whole.text, whole.finish_reason) == (ANSWER, reason)
     assert ("".join(chunk.text for chunk in chunks), chunks[-1].finish_reason) == (ANSWER, reason)
@@ -66,8 +67,8 @@ def test_an_adapter_answers_the_first_time_and_again(five, adapter, text):
     """The first request meets an engine that does not have the adapter's weights."""
     with TritonClient(LOOPBACK, five.http_port, five.grpc_port) as client:
         request = GenerateRequest(QUESTION, 40, lora=adapter)
-        answers = [client.generate("demo", request, timeout_s=30).text for _ in range(2)]
-        answers.append("".join(chunk.text for chunk in client.stream("demo", request, timeout_s=30)))
+        answers = [client.generate("demo", request, timeout_s=PATIENCE_S).text for _ in range(2)]
+        answers.append("".join(chunk.text for chunk in client.stream("demo", request, timeout_s=PATIENCE_S)))
 
     assert answers == [text] * 3
 

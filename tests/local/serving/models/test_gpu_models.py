@@ -9,6 +9,7 @@ from slipway.tasks.adapters.triton.triton import TritonClient
 from slipway.tasks.contracts.errors import InputError
 from tests.local.serving.models.test_continuous_batching import QUESTIONS
 from tests.local.serving.triton_server import LOOPBACK, GrpcStream, together
+from tests.support.waiting import PATIENCE_S
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "max_tokens": 150}
@@ -58,17 +59,17 @@ def test_the_llm_api_refuses_in_words(llmapi):
 
 
 def test_one_client_asks_the_llm_api(client):
-    answer = client.generate("demo", GenerateRequest(QUESTION, 40), timeout_s=30)
+    answer = client.generate("demo", GenerateRequest(QUESTION, 40), timeout_s=PATIENCE_S)
 
     assert (answer.text, answer.finish_reason) == (ANSWER, "stop")
 
 
 def test_an_adapter_of_the_llm_api_answers_and_an_unknown_one_is_refused_in_words(client):
-    answer = client.generate("demo", GenerateRequest(QUESTION, 40, lora="terse"), timeout_s=30)
+    answer = client.generate("demo", GenerateRequest(QUESTION, 40, lora="terse"), timeout_s=PATIENCE_S)
 
     assert answer.text == "The capital of"
     with pytest.raises(InputError, match="lora_name is 'rude'; this release has polite, terse"):
-        client.generate("demo", GenerateRequest(QUESTION, 40, lora="rude"), timeout_s=30)
+        client.generate("demo", GenerateRequest(QUESTION, 40, lora="rude"), timeout_s=PATIENCE_S)
 
 
 def test_a_model_that_is_not_there_is_an_error_of_the_one_who_asks(client):

@@ -3,11 +3,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from tests.local.serving.triton_server import LAUNCHER, GrpcStream, RunningAnswer, TritonServer
 from tests.support.paths import REPOSITORY
+from tests.support.processes import is_running
+from tests.support.waiting import until
 
 LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max_tokens": 15_000}
 STAYS = {**LONG, "seed": 4, "max_tokens": 14_000}
@@ -131,10 +132,7 @@ def test_an_idle_engine_that_is_killed_is_started_again(start_server, make_repos
     server = start_server(make_repository())
     (engine,) = engines_of(server)
     os.kill(engine, signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while engines_of(server) in ([], [engine]):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: engines_of(server) not in ([], [engine]))
 
     asked_briefly(server)
 
@@ -161,10 +159,7 @@ def test_no_engine_is_left_of_a_server_that_is_killed(start_server, make_reposit
     server.process.kill()
     server.process.wait()
 
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{engine}").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not is_running(engine))
 
 
 def asked_briefly(server):
