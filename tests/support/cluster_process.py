@@ -63,7 +63,7 @@ class ClusterProcess:
     def stop(self):
         """End it with all of its pods."""
         command = [str(PYTHON), "-m", "local.cluster", "stop", "--state", str(self.state)]
-        subprocess.run(command, cwd=REPOSITORY, check=True, timeout=60)
+        subprocess.run(command, cwd=REPOSITORY, check=True, timeout=PATIENCE_S)
         self.process.wait(PATIENCE_S)
         self.process.stdout.close()
 

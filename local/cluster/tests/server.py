@@ -90,7 +90,7 @@ class LocalCluster:
 
     def run_stop(self):
         command = [sys.executable, "-m", PACKAGE, "stop", "--state", str(self.state)]
-        subprocess.run(command, cwd=ROOT, check=True, timeout=60)
+        subprocess.run(command, cwd=ROOT, check=True, timeout=180)
 
     def stop(self):
         self.run_stop()

@@ -22,7 +22,7 @@ def cluster_of_a_node(tmp_path):
 
 def switch(cluster, word):
     command = [sys.executable, "-m", PACKAGE, word, "--state", str(cluster.state)]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=60)
+    subprocess.run(command, cwd=ROOT, check=True, timeout=180)
 
 
 def ready(cluster):

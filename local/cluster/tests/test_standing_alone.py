@@ -19,7 +19,7 @@ def test_a_copy_under_another_name_serves_and_uses_the_names_that_it_is_given(tm
 
     with subprocess.Popen([*program, *options], stdout=subprocess.PIPE, text=True, **bare) as server:
         said = server.stdout.readline()
-        stopped = subprocess.run([*program, "stop", "--state", state], check=False, timeout=60, **bare)
+        stopped = subprocess.run([*program, "stop", "--state", state], check=False, timeout=180, **bare)
 
     assert json.loads(said)["port"] > 0
     assert (stopped.returncode, server.returncode) == (0, 0)

@@ -90,7 +90,8 @@ class Process:
             "--run",
             run,
         ]
-        command += ["--request-rate", "10", "--seconds", seconds]
+        # so few that a machine which stalls for seconds does not make more of them wait than the front lets
+        command += ["--request-rate", "2", "--seconds", seconds]
         environment = {
             **CREDENTIALS,
             IDENTITY_VARIABLE: "slipway-deployer",
@@ -165,7 +166,7 @@ def test_after_a_drill_that_was_killed_the_next_one_passes_and_one_that_is_told_
     result = StepResult.model_validate_json(workspace.store.read_bytes(workspace.layout.drill("demo", "run-10")))
     report = DrillReport.model_validate_json(workspace.store.read_bytes(result.data["report_uri"]))
     assert (result.data["verdict"], report.verdict, report.failed) == ("passed", "passed", 0), result.summary
-    assert report.requests > 100
+    assert report.requests > 20
 
 
 def assert_whole(workspace, cluster):
