@@ -2,14 +2,13 @@
 
 import asyncio
 import base64
-import time
 
 from slipway.tasks.adapters.triton.triton_generate import GenerateStreams
 from slipway.tasks.contracts.site.telemetry import Telemetry
 from slipway.tasks.serving.rendered import commands
 from tests.fakes.servers.otlp_collector import OtlpCollector
+from tests.support.waiting import until
 
-PATIENCE_S = 30
 QUESTION = "What is the capital of France?"
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -39,13 +38,10 @@ def test_a_request_is_a_trace_with_its_id_and_without_its_prompt(start_server, m
 
         assert server.generate(text_input=QUESTION, id="req_4711")[0] == 200
         assert ask_within_a_span(server.http_port)
-        deadline = time.monotonic() + PATIENCE_S
-        while not is_known(collector) and time.monotonic() < deadline:
-            time.sleep(0.2)
+        until(lambda: is_known(collector))
 
     assert {whose["service.name"] for _, whose in collector.spans} == {"triton"}
     assert "InferRequest" in {span.name for span, _ in collector.spans}
     assert any("demo" in str(span) for span, _ in collector.spans)
     assert any("req_4711" in str(span) for span, _ in collector.spans)
     assert not any("France" in str(span) for span, _ in collector.spans)
-    assert is_known(collector)

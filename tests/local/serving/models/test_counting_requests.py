@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import subprocess
 import threading
 import time
@@ -13,12 +14,11 @@ from slipway.tasks.contracts.measured.traffic import read_front_page
 from slipway.tasks.serving.rendered import front
 from slipway.tasks.serving.rendered.commands import PORTS, TRITON_PORTS
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 ENVOY = ENVIRONMENTS / "front" / "bin" / "envoy"
-ADDRESS = "127.83.1.7"
-"""The ports are those of a pod: an address that nothing else has."""
-PATIENCE_S = 20
+ADDRESS = f"127.83.{os.getpid() // 256 % 256}.{os.getpid() % 256}"
+"""The ports are those of a pod: an address that nothing else has, nor the same test of another checkout."""
 
 
 def asked(port, path, method="GET"):
