@@ -1,5 +1,6 @@
 """What the kernel tells of a process that may end at any moment."""
 
+import os
 from pathlib import Path
 
 ENDED = frozenset({"", "Z", "X"})
@@ -16,3 +17,12 @@ def state_of(pid):
 def is_running(pid):
     """Whether it exists and has not ended; a zombie waits for its parent."""
     return state_of(pid) not in ENDED
+
+
+def sent(pid, number):
+    """Send it a signal; whether it was there."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True

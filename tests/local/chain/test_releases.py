@@ -1,7 +1,6 @@
 """Releases through Airflow's own services, as a person or CI asks for them, while a client goes on asking the model."""
 
 import json
-import os
 import signal
 import time
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from tests.local.chain.killed_airflow import away
 from tests.local.chain.openai_client import OpenAIClient
 from tests.local.chain.own_stack import SPECS
 from tests.local.chain.whole_chain import MODEL, SPEC_FILE
+from tests.support.processes import is_running, sent
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(3600)
@@ -111,7 +111,7 @@ def _is_what_this_machine_plans(planned, chain):
 
 @pytest.fixture(scope="module")
 def taken_over(chain, promoted, openai_client):
-    """The next revision went live while clients asked; all of this machine's Airflow was killed in its benchmark."""
+    """The next revision went live while clients asked; all of this machine's Airflow was killed as it was measured."""
     before = chain.live()
     openai_client.ask_each("Before the promotion")
     run = chain.trigger(f"release__{MODEL}", revision="v2", **({"approval": "human"} if chain.stack else {}))
@@ -128,12 +128,15 @@ def taken_over(chain, promoted, openai_client):
 def _killed_and_approved(chain, run):
     """Kill Airflow while a step is at work, and approve what comes of it; who had the model's lease meanwhile."""
     chain.reach(run, "benchmark", {"running", "success"})
-    pids = until(lambda: chain.step_processes(run, {"benchmark", "gate"}), every_s=0.1)
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)  # so that its task has not ended when Airflow is gone
+
+    def stopped():
+        pids = chain.step_processes(run, {"benchmark", "gate"})
+        return [pid for pid in pids if sent(pid, signal.SIGSTOP) and is_running(pid)]
+
+    pids = until(stopped, every_s=0.1)  # so that its task has not ended when Airflow is gone
     with away(chain, chain.stack.airflow):
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            sent(pid, signal.SIGCONT)
         holder = chain.lease_holder()
     chain.reach(run, "approval", {"awaiting_input"})
     approved = chain.slipway("approve", MODEL)

@@ -18,6 +18,7 @@ from slipway.tasks.contracts.stored.artifact import STAGES
 from slipway.tasks.contracts.stored.lease import lease_names
 from tests.local.chain.whole_chain import SPEC, Ended, processes_naming
 from tests.support.cluster_process import restart_counts
+from tests.support.processes import sent
 from tests.support.waiting import until
 
 KILLED = 137
@@ -85,12 +86,8 @@ class StepPod:
 
 def kill_step(processes):
     """kill -9 of `python -m slipway.tasks` among the processes; whether there was one."""
-    killed = False
-    for pid in [pid for pid, command in processes.items() if " -m slipway.tasks " in command]:
-        with contextlib.suppress(ProcessLookupError):  # it ended since
-            os.kill(pid, signal.SIGKILL)
-            killed = True
-    return killed
+    steps = [pid for pid, command in processes.items() if " -m slipway.tasks " in command]
+    return bool([pid for pid in steps if sent(pid, signal.SIGKILL)])
 
 
 class ByHand:
@@ -166,8 +163,7 @@ class ByHand:
         """kill -9 of the next fetch of a serving pod once its first file is there, or of none that ended by then."""
         fetching, repository = until(self.fetching, every_s=0.005)
         until(lambda: any(repository.glob("**/1/**")) or not Path(f"/proc/{fetching}").exists(), every_s=0.002)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(fetching, signal.SIGKILL)
+        sent(fetching, signal.SIGKILL)
 
     def pods(self):
         """Serving pods that are not being deleted."""
