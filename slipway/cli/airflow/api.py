@@ -25,7 +25,7 @@ from slipway.tasks.contracts.stored.release import FAILED_RESULT_KEY, REMEDY_PRE
 
 TRIGGER_PAUSES_S = (1.0, 4.0)
 """Before each further request for a run whose first one failed."""
-REPEATED_WITHIN_S = 20.0
+REPEATED_WITHIN_S = 10.0
 """After the first request. An Airflow that restarts refuses at once; one that is silent would only hold people up."""
 PAGE = 100
 """The most entries that Airflow lists at once, unless it is configured otherwise."""
