@@ -20,6 +20,7 @@ STOP_PATH = "/-/stop"
 STOP_NODE, START_NODE = "/-/node/stop", "/-/node/start"
 """Take the node away, and bring it back."""
 STOP_GRACE_S = 10.0
+ANSWER_TIMEOUT_S = 50.0
 STOP_TIMEOUT_S = STOP_GRACE_S + 110
 """A server that stops six pods beside two whole runs of the tests took more than 30 s."""
 
@@ -62,7 +63,7 @@ def _command(state: Path, path: str) -> None:
     headers = {"Authorization": f"Bearer {Access.of(state).token}"}
     trusted = ssl.create_default_context(cafile=state / "server.crt")
     connection = http.client.HTTPSConnection(
-        "127.0.0.1", int((state / "port").read_text()), timeout=30, context=trusted
+        "127.0.0.1", int((state / "port").read_text()), timeout=ANSWER_TIMEOUT_S, context=trusted
     )
     connection.request("POST", path, headers=headers)
     connection.getresponse().read()
