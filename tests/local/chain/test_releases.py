@@ -13,8 +13,8 @@ from slipway.tasks.contracts.stored.artifact import STAGES
 from tests.local.chain.killed_airflow import away
 from tests.local.chain.openai_client import OpenAIClient
 from tests.local.chain.own_stack import SPECS
-from tests.local.chain.whole_chain import MODEL, SPEC_FILE
-from tests.support.processes import is_running, sent
+from tests.local.chain.whole_chain import MODEL, RUN_TIMEOUT_S, SPEC_FILE
+from tests.support.processes import sent, state_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(3600)
@@ -130,10 +130,11 @@ def _killed_and_approved(chain, run):
     chain.reach(run, "benchmark", {"running", "success"})
 
     def stopped():
-        pids = chain.step_processes(run, {"benchmark", "gate"})
-        return [pid for pid in pids if sent(pid, signal.SIGSTOP) and is_running(pid)]
+        pids = [pid for pid in chain.step_processes(run, {"benchmark", "gate"}) if sent(pid, signal.SIGSTOP)]
+        return pids if all(state_of(pid) == "T" for pid in pids) else []
 
-    pids = until(stopped, every_s=0.1)  # so that its task has not ended when Airflow is gone
+    # so that its task has not ended when Airflow is gone
+    pids = until(stopped, timeout_s=RUN_TIMEOUT_S, every_s=0.1, said=lambda: chain.task_states(run))
     with away(chain, chain.stack.airflow):
         for pid in pids:
             sent(pid, signal.SIGCONT)
