@@ -90,8 +90,8 @@ class Process:
             "--run",
             run,
         ]
-        # so few that a machine which stalls for seconds does not make more of them wait than the front lets
-        command += ["--request-rate", "2", "--seconds", seconds]
+        # no more than a drill needs: while a machine stalls, the front lets only so many wait
+        command += ["--request-rate", "4", "--seconds", seconds]
         environment = {
             **CREDENTIALS,
             IDENTITY_VARIABLE: "slipway-deployer",
