@@ -1,7 +1,7 @@
 """No text of a spec or a site is expanded by Kubernetes on its way into a process, but for the pod's own address."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -66,13 +66,19 @@ def rendered(site):
 
 
 @given(place=st.sampled_from(sorted(PLACES)), text=TEXTS)
+@example(place="memory", text="1")
 @settings(max_examples=75)
 def test_no_text_of_a_site_changes_what_a_servers_process_is_given(place, text):
     try:
         site = Site.model_validate({**EKS, **PLACES[place](text)})
     except ValidationError:
         return
-    values = container_values(rendered(site))
+    try:
+        values = container_values(rendered(site))
+    except InputError as error:
+        if (place, error.what) == ("memory", "the server's memory cannot hold a batch of the longest prompts"):
+            return
+        raise
 
     meant = {reference[2:-1]: reference for reference in REFERENCES}
     assert [expanded(value, SECRETS | meant) for value in values] == values
