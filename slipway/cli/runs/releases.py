@@ -1,6 +1,7 @@
 """`slipway release`, `approve` and `rollback`: start a run in Airflow and follow it."""
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Never
@@ -8,11 +9,11 @@ from typing import Annotated, Any, Never
 import typer
 from rich.console import Console
 
-from slipway.cli.airflow.api import APPROVAL, Airflow, NoSuchDagError, Run, RunExistsError, TaskError
+from slipway.cli.airflow.api import APPROVAL, Airflow, NoSuchDagError, Run, RunExistsError, Task, TaskError
 from slipway.cli.airflow.patience import patiently
 from slipway.cli.arguments import AsJson, Force, Name, Revision, RunId, Timeout, settings_of
 from slipway.cli.console import console_on
-from slipway.cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
+from slipway.cli.exit_codes import DONE, INTERRUPTED, REFUSED, TIMED_OUT, WRONG_INPUT
 from slipway.cli.json_documents import EndOfRun, ReleaseDocument, RunState, StepState
 from slipway.cli.runs.fleets import ends_of, members_of, outcome_of_all, refuse_fleet
 from slipway.cli.runs.follow import RunView, follow
@@ -30,6 +31,8 @@ from slipway.tasks.contracts.spec.fleet import FLEETS
 RUNS_TO_SEARCH = 20
 REASON_CHARS = 500
 """What Airflow's forms for a rollback and for an approval take."""
+TAKEN_UP_S, LOOK_EVERY_S = 120.0, 1.0
+"""How long the command waits for Airflow to go on with a person's answer, and how often it looks."""
 ROLLED_BACK, REJECTED, APPROVED = (
     ("a rollback", "rolled back"),
     ("a rejection", "rejected"),
@@ -261,15 +264,55 @@ def approve(
     reason: Annotated[
         str | None, typer.Option(help="Why, for whoever is told; with --reject asked for on a terminal.")
     ] = None,
+    timeout: Timeout = None,
     run_id: RunId = None,
 ) -> None:
-    """Promote a candidate that passed its gate and whose release waits for approval."""
+    """Promote a candidate that passed its gate and whose release waits for approval.
+
+    Exit 0: Airflow has gone on with the answer. 124: it has the answer, but did not go on within --timeout, by default
+    two minutes.
+    """
     why = _reason(reason, *(REJECTED if reject else APPROVED)) if reject or reason is not None else ""
-    with settings_of(context).airflow() as airflow:
+    said, expected = ("rejected", "failed") if reject else ("approved", "success")
+    option, values = "Reject" if reject else "Approve", {"reason": why} if why else {}
+    with settings_of(context).airflow(timeout) as airflow:
         refuse_fleet(airflow, name)
         run = airflow.run(dag_of(name), run_id) if run_id else _waiting_run(airflow, name)
-        airflow.answer(run, APPROVAL, "Reject" if reject else "Approve", {"reason": why} if why else {})
-    echo(f"{'rejected' if reject else 'approved'}: run {run.run_id}{f': {why}' if why else ''}")
+        state = _answered(airflow, run, option, values, TAKEN_UP_S if timeout is None else timeout)
+    if state is None:
+        text = f"{said}, but Airflow has not gone on yet: run {run.run_id}; see `slipway status {name}`"
+        end(console_on(), Outcome(TIMED_OUT, text))
+    if state != expected:
+        end(console_on(), Outcome(REFUSED, f"not {said}: run {run.run_id} ended its approval as {state}"))
+    echo(f"{said}: run {run.run_id}{f': {why}' if why else ''}")
+
+
+def _answered(airflow: Airflow, run: Run, option: str, values: Mapping[str, str], timeout_s: float) -> str | None:
+    """Answer the run's approval, and again each time that Airflow asks again; the state in which the task ended.
+
+    None if it has not ended within `timeout_s`. Airflow 3.3.2 forgets an answer that comes before its scheduler has
+    noticed that the task waits: it takes the end of the process that asked for the end of the one that goes on with the
+    answer, and tries the task again, which asks anew (apache/airflow issues 67287 and 72716).
+
+    Raises:
+        InputError: the run does not wait for an answer, or already has one.
+        UnavailableError: Airflow does not answer.
+    """
+    deadline, asking = time.monotonic() + timeout_s, _approval_of(airflow, run)
+    airflow.answer(run, APPROVAL, option, values)
+    while time.monotonic() < deadline:
+        task = _approval_of(airflow, run)
+        if task and task.ended:
+            return task.state
+        if task and asking and task.state == "awaiting_input" and task.try_number > asking.try_number:
+            asking = task
+            airflow.answer(run, APPROVAL, option, values)
+        time.sleep(LOOK_EVERY_S)
+    return None
+
+
+def _approval_of(airflow: Airflow, run: Run) -> Task | None:
+    return next((task for task in airflow.tasks(run) if task.task_id == APPROVAL), None)
 
 
 def ending(airflow: Airflow, view: RunView, outcome: Outcome) -> dict[str, Any]:
@@ -337,9 +380,7 @@ def announce(console: Console, airflow: Airflow, run: Run, *, new: bool) -> None
 
 def _waiting_run(airflow: Airflow, name: str) -> Run:
     for run in airflow.runs(dag_of(name), RUNS_TO_SEARCH):
-        if not run.ended and any(
-            task.task_id == APPROVAL and task.state == "awaiting_input" for task in airflow.tasks(run)
-        ):
+        if not run.ended and (task := _approval_of(airflow, run)) and task.state == "awaiting_input":
             return run
     raise InputError(f"no release of {name} waits for approval", remedy=f"See `slipway status {name}` for its runs.")
 

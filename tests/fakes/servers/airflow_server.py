@@ -18,6 +18,8 @@ from slipway.tasks.contracts.stored.release import FAILED_RESULT_KEY, WHY_KEY
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 USER, PASSWORD = "ci", "right"
+WAITING = frozenset({"awaiting_input", "deferred"})
+"""For a person: as from Airflow 3.3 on, and before."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,21 @@ class ScriptedRun:
     frame: int = 0
     answers: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str | None] = field(default_factory=dict)
+    goes_on: dict[str, str] = field(default_factory=lambda: {"Approve": "success", "Reject": "failed"})
+    """The state of a task after a person's answer."""
+    forgets: int = 0
+    """Answers of a person after which the task is tried again and asks anew."""
+    forgotten: int = 0
     note: str | None = None
 
     @property
     def now(self) -> Frame:
         return self.script.frames[min(self.frame, len(self.script.frames) - 1)]
+
+    def state(self, task_id: str) -> str | None:
+        """The state of a task, which may have an answer."""
+        answer, state = self.answers.get(task_id), self.now.tasks[task_id]
+        return self.goes_on[answer] if answer and state in WAITING else state
 
 
 @dataclass
@@ -131,8 +143,9 @@ def run_document(dag_id: str, run: ScriptedRun) -> dict[str, Any]:
     }
 
 
-def task_document(dag_id: str, run: ScriptedRun, task_id: str, state: str | None) -> dict[str, Any]:
+def task_document(dag_id: str, run: ScriptedRun, task_id: str) -> dict[str, Any]:
     """TaskInstanceResponse."""
+    state = run.state(task_id)
     began = state not in {None, "scheduled", "queued", "upstream_failed"}
     ended = state in {"success", "failed", "skipped"}
     return {
@@ -147,7 +160,7 @@ def task_document(dag_id: str, run: ScriptedRun, task_id: str, state: str | None
         "end_date": _stamp(4.2) if ended else None,
         "duration": 4.2 if ended else None,
         "state": state,
-        "try_number": 1 if began else 0,
+        "try_number": 1 + run.forgotten if began else 0,
         "max_tries": 2,
         "task_display_name": task_id,
         "dag_display_name": dag_id,
@@ -292,7 +305,7 @@ class _Handler(BaseHTTPRequestHandler):
                 run.script = Script([Frame(body["state"])])
             return self._answer(200, run_document(dag_id, run))
         if len(rest) == 1:
-            documents = [task_document(dag_id, run, task, state) for task, state in run.now.tasks.items()]
+            documents = [task_document(dag_id, run, task) for task in run.now.tasks]
             run.frame += 1
             return self._answer(200, {"task_instances": documents, "total_entries": len(documents)})
         task, kind = rest[1], rest[2]
@@ -311,10 +324,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer_person(self, run, task, body):
         if task in run.answers:
             return self._answer(409, {"detail": "Human-in-the-loop detail has already been updated"})
-        if run.now.tasks.get(task) not in {"awaiting_input", "deferred"}:  # as from Airflow 3.3 on, and before
+        if run.now.tasks.get(task) not in WAITING:
             return self._answer(404, {"detail": "Human-in-the-loop detail does not exist"})
-        run.answers[task] = body["chosen_options"][0]
-        run.reasons[task] = body["params_input"].get("reason")
+        if run.forgotten < run.forgets:
+            run.forgotten += 1
+        else:
+            run.answers[task] = body["chosen_options"][0]
+            run.reasons[task] = body["params_input"].get("reason")
         return self._answer(200, {"responded_by": {"id": USER, "name": USER}, "chosen_options": body["chosen_options"]})
 
     def _page(self, name, documents, limit, offset=0):

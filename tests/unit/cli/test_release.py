@@ -208,12 +208,47 @@ def test_a_release_that_waits_for_a_person_can_be_approved(airflow, slipway, sta
     assert "approved: run ci-7" in printed
 
 
+def test_an_answer_that_airflow_forgets_is_given_again(airflow, slipway):
+    airflow.dags[DAG] = Script([Frame("running", {"approval": "awaiting_input"})])
+    slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
+    airflow.runs[DAG, "ci-7"].forgets = 2
+
+    code, printed = slipway("approve", "demo", "--reason", "seen by two")
+
+    assert (code, airflow.runs[DAG, "ci-7"].answers) == (0, {"approval": "Approve"})
+    assert airflow.runs[DAG, "ci-7"].reasons == {"approval": "seen by two"}
+    assert airflow.count(f"PATCH /api/v2/dags/{DAG}/dagRuns/ci-7/taskInstances/approval") == 3
+    assert "approved: run ci-7" in printed
+
+
+def test_an_approval_that_ends_otherwise_is_not_said_to_be_given(airflow, slipway):
+    airflow.dags[DAG] = Script([Frame("running", {"approval": "awaiting_input"})])
+    slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
+    airflow.runs[DAG, "ci-7"].goes_on = {"Approve": "failed"}
+
+    code, printed = slipway("approve", "demo")
+
+    assert code == 1
+    assert "not approved: run ci-7 ended its approval as failed" in printed
+
+
+def test_an_answer_that_airflow_does_not_take_up_ends_the_command_in_time(airflow, slipway):
+    airflow.dags[DAG] = Script([Frame("running", {"approval": "awaiting_input"})])
+    slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
+    airflow.runs[DAG, "ci-7"].goes_on = {"Approve": "queued"}
+
+    code, printed = slipway("approve", "demo", "--timeout", "1")
+
+    assert code == 124
+    assert "approved, but Airflow has not gone on yet: run ci-7" in printed
+
+
 def test_an_answer_is_final(airflow, slipway):
     airflow.dags[DAG] = Script([Frame("running", {"approval": "awaiting_input"})])
     slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
     slipway("approve", "demo", "--reject", "--reason", "it rhymes")
 
-    code, printed = slipway("approve", "demo")
+    code, printed = slipway("approve", "demo", "--run-id", "ci-7")
 
     assert code == 65
     assert "already has an answer" in printed
