@@ -37,6 +37,12 @@ Timeout = Annotated[
         show_default=False,
     ),
 ]
+AnswerTimeout = Annotated[
+    float, typer.Option("--timeout", metavar="S", min=1, callback=finite, help="How long one answer may take.")
+]
+Attempts = Annotated[
+    int, typer.Option(metavar="N", min=1, help="How often a prompt is sent while its server is unavailable.")
+]
 RunId = Annotated[
     str | None, typer.Option(help="Id of the run. If the run exists, follow it instead of starting another.")
 ]

@@ -3,11 +3,13 @@
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from slipway.tasks.contracts.base import C
 from slipway.tasks.contracts.documents import MAX_BYTES, parse_contract, parse_document
 from slipway.tasks.contracts.errors import InputError
+
+BLOCK_BYTES = 1 << 20
 
 
 def read_document(path: Path) -> Any:
@@ -40,10 +42,19 @@ def read_regular_file(path: Path, limit: int = MAX_BYTES, *, expected: str = "a 
         with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise InputError(f"{path} is not a regular file", expected=expected, remedy="Remove or rename it.")
-            return file.read(limit + 1)
+            return _up_to(limit + 1, file)
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or error}",
             expected=expected,
             remedy="Check its path and its permissions.",
         ) from error
+
+
+def _up_to(limit: int, file: BinaryIO) -> bytes:
+    # read(limit) has a buffer of `limit` bytes made first, however short the file is
+    data, left = [], limit
+    while left and (block := file.read(min(left, BLOCK_BYTES))):
+        data.append(block)
+        left -= len(block)
+    return b"".join(data)

@@ -12,17 +12,16 @@ from typing import Annotated, Any
 
 import typer
 
-from slipway.cli.arguments import Name, finite, settings_of
+from slipway.cli.arguments import AnswerTimeout, Name, finite, settings_of
 from slipway.cli.ask.conversation import Conversation, is_on_terminal
 from slipway.cli.ask.generate import GenerateClient
-from slipway.cli.ask.model_connection import ModelServers
+from slipway.cli.ask.model_connection import ANSWER_TIMEOUT_S, ModelServers
 from slipway.cli.ask.printed_answer import PrintedAnswer
 from slipway.cli.ask.prompt_inputs import Message, Sampling, check_takes_messages, prompt_inputs
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts.base import parse_json
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 
-ANSWER_TIMEOUT_S = 120.0
 LOOK_TIMEOUT_S = 10.0
 STDIN = "-"
 MAX_INPUT_BYTES = 64 << 20
@@ -110,6 +109,7 @@ def ask(  # noqa: PLR0913, PLR0917 - an argument for each option of the command
             rich_help_panel=SAMPLING,
         ),
     ] = None,
+    timeout: AnswerTimeout = ANSWER_TIMEOUT_S,
     host: Annotated[
         str | None,
         typer.Option(metavar="HOST[:PORT]", help="Send to this HTTP port of Triton, without using the cluster."),
@@ -136,6 +136,7 @@ def ask(  # noqa: PLR0913, PLR0917 - an argument for each option of the command
         name,
         servers,
         sampling,
+        timeout,
         stream=stream,
         stats=is_shown if stats is None else stats,
         thoughts=is_shown if thoughts is None else thoughts,
@@ -151,9 +152,17 @@ class _Asking:
     """Sends prompts to one model and prints the answers."""
 
     def __init__(
-        self, name: str, servers: ModelServers, sampling: Sampling, *, stream: bool, stats: bool, thoughts: bool
+        self,
+        name: str,
+        servers: ModelServers,
+        sampling: Sampling,
+        timeout_s: float,
+        *,
+        stream: bool,
+        stats: bool,
+        thoughts: bool,
     ) -> None:
-        self._name, self._servers, self._sampling = name, servers, sampling
+        self._name, self._servers, self._sampling, self._timeout_s = name, servers, sampling, timeout_s
         self._stream, self._stats, self._thoughts = stream, stats, thoughts
 
     def check_takes_messages(self) -> None:
@@ -183,7 +192,7 @@ class _Asking:
                 client = GenerateClient(connection, str(where), self._servers.api_key)
                 inputs = partial(prompt_inputs, self._name, prompt, self._sampling)
                 printed.print(
-                    client.pieces(self._name, inputs, ANSWER_TIMEOUT_S), stream=self._stream, thoughts=self._thoughts
+                    client.pieces(self._name, inputs, self._timeout_s), stream=self._stream, thoughts=self._thoughts
                 )
         except UnavailableError:
             self._servers.forget()

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from slipway.cli.arguments import Name, finite, settings_of
+from slipway.cli.arguments import AnswerTimeout, Attempts, Name, finite, settings_of
 from slipway.cli.ask.batch_files import Prompt, ResultsFile, read_prompts
-from slipway.cli.ask.model_connection import ModelServers
-from slipway.cli.ask.prompt_sender import NoServerError, PromptSender
+from slipway.cli.ask.model_connection import ANSWER_TIMEOUT_S, ModelServers
+from slipway.cli.ask.prompt_sender import ATTEMPTS, NoServerError, PromptSender
 from slipway.cli.error_text import print_error
 from slipway.cli.exit_codes import INTERRUPTED, REFUSED
 from slipway.cli.terminal import echo
@@ -38,12 +38,8 @@ def batch(  # noqa: PLR0913, PLR0917 - each is an option of the command
     rate: Annotated[
         float | None, typer.Option(metavar="N", min=0.001, callback=finite, help="Maximum prompts started per second.")
     ] = None,
-    attempts: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How often a prompt is sent while its server is unavailable.")
-    ] = 6,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, callback=finite, help="How long one answer may take.")
-    ] = 300.0,
+    attempts: Attempts = ATTEMPTS,
+    timeout: AnswerTimeout = ANSWER_TIMEOUT_S,
     host: Annotated[
         str | None,
         typer.Option(metavar="HOST[:PORT]", help="Send to this HTTP port of Triton, without using the cluster."),

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from slipway.cli.arguments import AsJson, settings_of
+from slipway.cli.arguments import AnswerTimeout, AsJson, Attempts, settings_of
 from slipway.cli.ask.batch_files import Prompt, Result, read_prompts
 from slipway.cli.ask.comparison_page import Pair, page
-from slipway.cli.ask.model_connection import ModelServers
-from slipway.cli.ask.prompt_sender import NoServerError, PromptSender
+from slipway.cli.ask.model_connection import ANSWER_TIMEOUT_S, ModelServers
+from slipway.cli.ask.prompt_sender import ATTEMPTS, NoServerError, PromptSender
 from slipway.cli.console import console_on
 from slipway.cli.exit_codes import REFUSED
 from slipway.cli.page_files import write_page
@@ -26,14 +26,12 @@ if TYPE_CHECKING:
     from slipway.cli.settings import Settings
 
 CANDIDATE = "-candidate"
-ATTEMPTS = 6
-TIMEOUT_S = 300.0
 SHOWN_CHARS = 60
 
 Side = Annotated[str, typer.Argument(help="A model, its candidate as NAME-candidate, or NAME@HOST:PORT.")]
 
 
-def compare(
+def compare(  # noqa: PLR0913, PLR0917 - each is an option of the command
     context: typer.Context,
     a: Side,
     b: Side,
@@ -42,6 +40,8 @@ def compare(
     max_tokens: Annotated[
         int, typer.Option(metavar="N", min=1, help="Maximum length of an answer, in tokens, where a prompt has none.")
     ] = 128,
+    attempts: Attempts = ATTEMPTS,
+    timeout: AnswerTimeout = ANSWER_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Show the answers of two models, or of a model and its candidate, to the prompts of a file.
@@ -49,7 +49,11 @@ def compare(
     Prompts are sent one after the other, to both sides in turn, so that their times can be compared.
     """
     wanted = read_prompts(prompts)
-    senders = [sender_of(side, settings_of(context), max_tokens) for side in (a, b)]
+    settings = settings_of(context)
+    senders = [
+        PromptSender(name, servers, max_tokens=max_tokens, attempts=attempts, timeout_s=timeout)
+        for name, servers in (_servers_of(side, settings) for side in (a, b))
+    ]
     pairs = _answered(wanted, senders)
     if as_json:
         echo(document(pairs, (a, b)).model_dump_json(indent=2))
@@ -82,14 +86,13 @@ def document(pairs: Sequence[Pair], names: Sequence[str]) -> "CompareDocument":
     return CompareDocument(sides=list(names), prompts=prompts)
 
 
-def sender_of(side: str, settings: "Settings", max_tokens: int) -> PromptSender:
-    """A sender to what one argument names."""
+def _servers_of(side: str, settings: "Settings") -> tuple[str, ModelServers]:
+    """The model and the servers that one argument names."""
     name, _, host = side.partition("@")
     candidate = name.endswith(CANDIDATE)
     name = name.removesuffix(CANDIDATE)
     api = None if host else settings.kube_api()
-    servers = ModelServers(name, api=api, host=host or None, candidate=candidate, api_key=settings.api_key)
-    return PromptSender(name, servers, max_tokens=max_tokens, attempts=ATTEMPTS, timeout_s=TIMEOUT_S)
+    return name, ModelServers(name, api=api, host=host or None, candidate=candidate, api_key=settings.api_key)
 
 
 def summary(pairs: Sequence[Pair], names: Sequence[str]) -> list[str]:

@@ -103,7 +103,7 @@ class GenerateClient:
         except TimeoutError as error:
             raise UnavailableError(
                 f"{self._address}: {model} did not finish its answer within {timeout_s:.0f} s",
-                remedy="Check whether the server is overloaded, and try again.",
+                remedy="Check whether the server is overloaded, and try again, or allow more time with --timeout.",
             ) from error
         except (OSError, http.client.HTTPException) as error:
             raise UnavailableError(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from slipway.cli.kube.port_forward import ForwardedPort
 
 CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 300.0
 SLICES = "apis/discovery.k8s.io/v1:endpointslices"
 LIVE_SERVICES = "app.kubernetes.io/managed-by=slipway,slipway.dev/role=live"
 

@@ -10,6 +10,7 @@ from slipway.cli.ask.model_connection import ModelServers
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
 
+ATTEMPTS = 6
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 

@@ -199,6 +199,16 @@ def test_a_host_where_nobody_answers_may_be_asked_again(slipway):
     assert "Connection refused" in printed
 
 
+def test_an_answer_may_take_as_long_as_the_person_gives_it(slipway, triton):
+    triton.go_on.clear()
+
+    code, printed = slipway("ask", "demo", "Capital?", "--host", f"127.0.0.1:{triton.port}", "--timeout", "1")
+
+    assert code == 75
+    assert "demo did not finish its answer within 1 s" in printed
+    assert "--timeout" in printed
+
+
 def test_the_candidate_has_a_service_of_its_own(slipway, cluster, triton):
     code, printed = slipway("ask", "demo", "Who?", "--candidate")
     assert code == 65
