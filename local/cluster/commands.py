@@ -46,16 +46,32 @@ def locked(state: Path) -> Iterator[None]:
 
 
 def stop(state: Path) -> None:
-    """Stop every container of `state` and its server, and wait for them. The server may already be dead."""
+    """Stop every container of `state` and its server, and wait for them. The server may already be dead, or die now."""
     if not state.exists():
         return
+    if _ended_without_a_server(state):
+        return
+    pid = json.loads((state / "server.json").read_text())["pid"]
+    # the server may be gone before its answer is read
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        _command(state, STOP_PATH)
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while time.monotonic() < deadline:
+        # it has the folder while it is still stopping its pods
+        if shim.start_ticks(pid) is None and _ended_without_a_server(state):
+            return
+        time.sleep(0.05)
+    raise SystemExit(f"the cluster on {state} did not end within {STOP_TIMEOUT_S:.0f} s")
+
+
+def _ended_without_a_server(state: Path) -> bool:
+    """End every container of `state`; False, and nothing, while a server has the folder."""
     try:
         with locked(state):
             end_containers(state / "pods", grace_s=STOP_GRACE_S)
     except StateInUseError:
-        pid = json.loads((state / "server.json").read_text())["pid"]
-        _command(state, STOP_PATH)
-        _wait_for_end(state, pid)
+        return False
+    return True
 
 
 def _command(state: Path, path: str) -> None:
@@ -68,17 +84,6 @@ def _command(state: Path, path: str) -> None:
     connection.request("POST", path, headers=headers)
     connection.getresponse().read()
     connection.close()
-
-
-def _wait_for_end(state: Path, pid: int) -> None:
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while time.monotonic() < deadline:
-        # the server has the folder while it is still stopping its pods
-        with contextlib.suppress(StateInUseError), locked(state):
-            if shim.start_ticks(pid) is None:
-                return
-        time.sleep(0.05)
-    raise SystemExit(f"the cluster on {state} did not end within {STOP_TIMEOUT_S:.0f} s")
 
 
 COMMANDS: dict[str, tuple[str, Callable[[Path], None]]] = {

@@ -88,9 +88,11 @@ class LocalCluster:
         self.process.wait()
         self.process.stdout.close()
 
+    def spawn_stop(self):
+        return subprocess.Popen([sys.executable, "-m", PACKAGE, "stop", "--state", str(self.state)], cwd=ROOT)
+
     def run_stop(self):
-        command = [sys.executable, "-m", PACKAGE, "stop", "--state", str(self.state)]
-        subprocess.run(command, cwd=ROOT, check=True, timeout=180)
+        assert self.spawn_stop().wait(180) == 0
 
     def stop(self):
         self.run_stop()

@@ -116,6 +116,23 @@ def test_stop_ends_pods_whose_server_is_dead(own_cluster, space_in, until):
     until(lambda: not processes_of(own_cluster.state))
 
 
+def test_stop_ends_pods_whose_server_dies_while_it_is_asked(own_cluster, space_in, until):
+    space = space_in(own_cluster, "dying")
+    space.run("sleeper", "import time; time.sleep(600)")
+
+    own_cluster.process.send_signal(signal.SIGSTOP)
+    stopping = own_cluster.spawn_stop()
+    until(lambda: has_socket(stopping.pid))
+    own_cluster.kill()
+
+    assert stopping.wait(180) == 0
+    until(lambda: not processes_of(own_cluster.state))
+
+
+def has_socket(pid):
+    return any(str(link.readlink()).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir())
+
+
 def test_two_servers_run_side_by_side_and_one_folder_has_one(own_cluster, cluster):
     first = {pod.status.pod_ip for pod in (run_one(one) for one in (cluster, own_cluster))}
 
