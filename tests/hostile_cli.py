@@ -85,10 +85,21 @@ HUB_COMMANDS = (
     ("--site", "{hub site}", "init", "acme/model", "-o", "{new}"),
 )
 TRITON_COMMANDS = (
-    ("ask", "demo", "q", "--host", "{triton}", "--stats", "--timeout", "5"),
-    ("ask", "demo", "q", "--host", "{triton}", "--no-stream", "--timeout", "5"),
-    ("batch", "demo", "{prompts}", "-o", "{new}", "--host", "{triton}", "--attempts", "1", "--timeout", "5"),
-    ("compare", "demo@{triton}", "demo@{triton}", "{prompts}", "--html", "{new}", "--attempts", "1", "--timeout", "2"),
+    ("ask", "demo", "q", "--host", "{triton}", "--stats", "--timeout", "{seconds}"),
+    ("ask", "demo", "q", "--host", "{triton}", "--no-stream", "--timeout", "{seconds}"),
+    ("batch", "demo", "{prompts}", "-o", "{new}", "--host", "{triton}", "--attempts", "1", "--timeout", "{seconds}"),
+    (
+        "compare",
+        "demo@{triton}",
+        "demo@{triton}",
+        "{prompts}",
+        "--html",
+        "{new}",
+        "--attempts",
+        "1",
+        "--timeout",
+        "{seconds}",
+    ),
 )
 FILE_COMMANDS = (
     ("validate", "{}"),
@@ -240,6 +251,7 @@ def run_case(case, seed, shared):
             str(shared / ODD): str(folder / ODD),
             "{prompts}": str(shared / "prompts.jsonl"),
             "{new}": str(folder / "new"),
+            "{seconds}": str(DEADLINE_S) if case.harmless else "3",
             "{site}": str(REPOSITORY / "sites/kind.yaml"),
             "{spec}": str(REPOSITORY / "specs/llama-3-8b-awq-l4.yaml"),
         }

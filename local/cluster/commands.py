@@ -1,6 +1,5 @@
 """What is done to a running cluster from outside. It imports nothing of the server, which would take 0.3 s of a CPU."""
 
-import contextlib
 import fcntl
 import http.client
 import json
@@ -46,22 +45,29 @@ def locked(state: Path) -> Iterator[None]:
 
 
 def stop(state: Path) -> None:
-    """Stop every container of `state` and its server, and wait for them. The server may already be dead, or die now."""
+    """Stop every container of `state` and its server, and wait for them. The server may be dead, dying or starting."""
     if not state.exists():
         return
-    if _ended_without_a_server(state):
-        return
-    pid = json.loads((state / "server.json").read_text())["pid"]
-    # the server may be gone before its answer is read
-    with contextlib.suppress(OSError, http.client.HTTPException):
-        _command(state, STOP_PATH)
-    deadline = time.monotonic() + STOP_TIMEOUT_S
+    deadline, server, failure = time.monotonic() + STOP_TIMEOUT_S, None, ""
     while time.monotonic() < deadline:
         # it has the folder while it is still stopping its pods
-        if shim.start_ticks(pid) is None and _ended_without_a_server(state):
+        if (server is None or shim.start_ticks(server[0]) != server[1]) and _ended_without_a_server(state):
             return
+        if server is None:
+            try:
+                server = _asked_to_stop(state)
+            except (OSError, ValueError, http.client.HTTPException) as error:  # not there yet, or gone already
+                failure = f": {error}"
         time.sleep(0.05)
-    raise SystemExit(f"the cluster on {state} did not end within {STOP_TIMEOUT_S:.0f} s")
+    raise SystemExit(f"the cluster on {state} did not end within {STOP_TIMEOUT_S:.0f} s{failure}")
+
+
+def _asked_to_stop(state: Path) -> tuple[int, int | None]:
+    """The server's pid and when it began, after it was asked to stop."""
+    pid = json.loads((state / "server.json").read_text())["pid"]
+    server = pid, shim.start_ticks(pid)
+    _command(state, STOP_PATH)
+    return server
 
 
 def _ended_without_a_server(state: Path) -> bool:

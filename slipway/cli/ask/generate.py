@@ -77,7 +77,7 @@ class GenerateClient:
             InputError: the server has no such model.
             UnavailableError: the server did not answer within `timeout_s`.
         """
-        with self._failures_of(model, timeout_s):
+        with self._failures_of(model, timeout_s, more_time=""):
             return self._model_inputs(model, time.monotonic() + timeout_s)
 
     def pieces(self, model: str, make: MakeBody, timeout_s: float) -> Iterator[Piece]:
@@ -97,13 +97,15 @@ class GenerateClient:
             yield from self._pieces(model, inputs, deadline)
 
     @contextmanager
-    def _failures_of(self, model: str, timeout_s: float) -> Iterator[None]:
+    def _failures_of(
+        self, model: str, timeout_s: float, more_time: str = ", or allow more time with --timeout"
+    ) -> Iterator[None]:
         try:
             yield
         except TimeoutError as error:
             raise UnavailableError(
                 f"{self._address}: {model} did not finish its answer within {timeout_s:.0f} s",
-                remedy="Check whether the server is overloaded, and try again, or allow more time with --timeout.",
+                remedy=f"Check whether the server is overloaded, and try again{more_time}.",
             ) from error
         except (OSError, http.client.HTTPException) as error:
             raise UnavailableError(

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, Never
 
@@ -25,7 +26,7 @@ from slipway.cli.runs.tables import gate_table
 from slipway.cli.settings import Settings
 from slipway.cli.step_process import run_step
 from slipway.cli.terminal import echo
-from slipway.tasks.contracts.errors import InputError, PipelineError
+from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from slipway.tasks.contracts.spec.fleet import FLEETS
 
 RUNS_TO_SEARCH = 20
@@ -33,6 +34,11 @@ REASON_CHARS = 500
 """What Airflow's forms for a rollback and for an approval take."""
 TAKEN_UP_S, LOOK_EVERY_S = 120.0, 1.0
 """How long the command waits for Airflow to go on with a person's answer, and how often it looks."""
+SETTLED_S = 5.0
+"""How old a question is before it is answered. Airflow 3.3.2 forgets an answer that comes before its scheduler has
+noticed that the task waits: it takes the end of the process that asked for the end of the one that goes on with the
+answer, and tries the task again, which asks anew (apache/airflow issues 67287 and 72716)."""
+REJECTED_BY = "approval: rejected by "
 ROLLED_BACK, REJECTED, APPROVED = (
     ("a rollback", "rolled back"),
     ("a rejection", "rejected"),
@@ -269,46 +275,59 @@ def approve(
 ) -> None:
     """Promote a candidate that passed its gate and whose release waits for approval.
 
-    Exit 0: Airflow has gone on with the answer. 124: it has the answer, but did not go on within --timeout, by default
-    two minutes.
+    Exit 0: Airflow has gone on with the answer. 1: the approval ended otherwise. 124: Airflow did not go on within
+    --timeout, by default two minutes.
     """
     why = _reason(reason, *(REJECTED if reject else APPROVED)) if reject or reason is not None else ""
-    said, expected = ("rejected", "failed") if reject else ("approved", "success")
-    option, values = "Reject" if reject else "Approve", {"reason": why} if why else {}
+    said, option = ("rejected", "Reject") if reject else ("approved", "Approve")
+    limit_s = TAKEN_UP_S if timeout is None else timeout
     with settings_of(context).airflow(timeout) as airflow:
         refuse_fleet(airflow, name)
         run = airflow.run(dag_of(name), run_id) if run_id else _waiting_run(airflow, name)
-        state = _answered(airflow, run, option, values, TAKEN_UP_S if timeout is None else timeout)
-    if state is None:
-        text = f"{said}, but Airflow has not gone on yet: run {run.run_id}; see `slipway status {name}`"
-        end(console_on(), Outcome(TIMED_OUT, text))
-    if state != expected:
-        end(console_on(), Outcome(REFUSED, f"not {said}: run {run.run_id} ended its approval as {state}"))
-    echo(f"{said}: run {run.run_id}{f': {why}' if why else ''}")
+        task = _answered(airflow, run, option, {"reason": why} if why else {}, limit_s)
+        if task is None:
+            late = f"Airflow has not gone on with the answer within {limit_s:g} s: run {run.run_id}."
+            repeat = f"See `slipway status {name}`, and repeat the command if it waits for approval."
+            outcome = Outcome(TIMED_OUT, f"{late} {repeat}")
+        else:
+            ended = "approved" if task.state == "success" else patiently(lambda: airflow.error(run, task)).message
+            outcome = Outcome(REFUSED, f"not {said}: run {run.run_id}: {ended}")
+            if ended.startswith(REJECTED_BY if reject else "approved"):
+                outcome = Outcome(DONE, f"{said}: run {run.run_id}{f': {why}' if why else ''}")
+    end(console_on(), outcome)
 
 
-def _answered(airflow: Airflow, run: Run, option: str, values: Mapping[str, str], timeout_s: float) -> str | None:
-    """Answer the run's approval, and again each time that Airflow asks again; the state in which the task ended.
-
-    None if it has not ended within `timeout_s`. Airflow 3.3.2 forgets an answer that comes before its scheduler has
-    noticed that the task waits: it takes the end of the process that asked for the end of the one that goes on with the
-    answer, and tries the task again, which asks anew (apache/airflow issues 67287 and 72716).
+def _answered(airflow: Airflow, run: Run, option: str, values: Mapping[str, str], timeout_s: float) -> Task | None:
+    """Answer the run's approval, and again each time that Airflow forgets it; the task as it ended, None if it has not.
 
     Raises:
         InputError: the run does not wait for an answer, or already has one.
-        UnavailableError: Airflow does not answer.
+        UnavailableError: Airflow did not take the answer.
     """
-    deadline, asking = time.monotonic() + timeout_s, _approval_of(airflow, run)
+    deadline, task, forgot = time.monotonic() + timeout_s, _approval_of(airflow, run), False
+    _settle(task, deadline)
     airflow.answer(run, APPROVAL, option, values)
-    while time.monotonic() < deadline:
-        task = _approval_of(airflow, run)
-        if task and task.ended:
-            return task.state
-        if task and asking and task.state == "awaiting_input" and task.try_number > asking.try_number:
-            asking = task
-            airflow.answer(run, APPROVAL, option, values)
+    while True:
+        with suppress(UnavailableError):
+            task = _approval_of(airflow, run)
+            if task and task.ended:
+                return task
+            # a task that somebody cleared is not tried again, and may ask about something else
+            forgot = forgot or (task is not None and task.state == "up_for_retry")
+            if forgot and task and task.state == "awaiting_input":
+                _settle(task, deadline)
+                with suppress(InputError):  # somebody else was quicker
+                    airflow.answer(run, APPROVAL, option, values)
+                forgot = False
+        if time.monotonic() >= deadline:
+            return None
         time.sleep(LOOK_EVERY_S)
-    return None
+
+
+def _settle(task: Task | None, deadline: float) -> None:
+    if task and task.state == "awaiting_input" and task.started_at:
+        left_s = SETTLED_S - (datetime.now(UTC) - task.started_at).total_seconds()
+        time.sleep(max(0.0, min(left_s, SETTLED_S, deadline - time.monotonic())))
 
 
 def _approval_of(airflow: Airflow, run: Run) -> Task | None:

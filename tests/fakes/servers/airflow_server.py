@@ -64,6 +64,11 @@ class ScriptedRun:
     forgets: int = 0
     """Answers of a person after which the task is tried again and asks anew."""
     forgotten: int = 0
+    tried_again: bool = False
+    outage: list[int] = field(default_factory=list)
+    """Statuses of the requests after an answer."""
+    asked_at: datetime | None = None
+    """When its tasks began, if not long ago."""
     note: str | None = None
 
     @property
@@ -73,6 +78,8 @@ class ScriptedRun:
     def state(self, task_id: str) -> str | None:
         """The state of a task, which may have an answer."""
         answer, state = self.answers.get(task_id), self.now.tasks[task_id]
+        if self.tried_again and state in WAITING:
+            return "up_for_retry"
         return self.goes_on[answer] if answer and state in WAITING else state
 
 
@@ -156,7 +163,7 @@ def task_document(dag_id: str, run: ScriptedRun, task_id: str) -> dict[str, Any]
         "map_index": -1,
         "logical_date": None,
         "run_after": _stamp(0),
-        "start_date": _stamp(0) if began else None,
+        "start_date": (run.asked_at.isoformat() if run.asked_at else _stamp(0)) if began else None,
         "end_date": _stamp(4.2) if ended else None,
         "duration": 4.2 if ended else None,
         "state": state,
@@ -307,6 +314,7 @@ class _Handler(BaseHTTPRequestHandler):
         if len(rest) == 1:
             documents = [task_document(dag_id, run, task) for task in run.now.tasks]
             run.frame += 1
+            run.tried_again = False
             return self._answer(200, {"task_instances": documents, "total_entries": len(documents)})
         task, kind = rest[1], rest[2]
         if rest[-1] == "hitlDetails":
@@ -314,7 +322,8 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "logs":
             return self._answer(200, {"content": run.script.logs.get(task, []), "continuation_token": None})
         key = rest[-1]
-        values = {FAILED_RESULT_KEY: run.script.failed_results, WHY_KEY: run.script.refusals}.get(
+        rejected = {name: f"{name}: rejected by {USER}" for name, answer in run.answers.items() if answer == "Reject"}
+        values = {FAILED_RESULT_KEY: run.script.failed_results, WHY_KEY: rejected | run.script.refusals}.get(
             key, run.script.results
         )
         if task not in values:
@@ -327,10 +336,11 @@ class _Handler(BaseHTTPRequestHandler):
         if run.now.tasks.get(task) not in WAITING:
             return self._answer(404, {"detail": "Human-in-the-loop detail does not exist"})
         if run.forgotten < run.forgets:
-            run.forgotten += 1
+            run.forgotten, run.tried_again = run.forgotten + 1, True
         else:
             run.answers[task] = body["chosen_options"][0]
             run.reasons[task] = body["params_input"].get("reason")
+        self.airflow.failures += run.outage
         return self._answer(200, {"responded_by": {"id": USER, "name": USER}, "chosen_options": body["chosen_options"]})
 
     def _page(self, name, documents, limit, offset=0):

@@ -6,6 +6,7 @@ import re
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -13,7 +14,7 @@ import yaml
 
 from slipway.cli import step_process
 from slipway.cli.json_documents import ReleaseDocument
-from slipway.cli.runs import revision_check
+from slipway.cli.runs import releases, revision_check
 from slipway.cli.runs.follow import ORDER
 from tests.fakes.servers.airflow_server import Frame, Script
 from tests.fakes.servers.loopback_server import LoopbackServer
@@ -221,26 +222,57 @@ def test_an_answer_that_airflow_forgets_is_given_again(airflow, slipway):
     assert "approved: run ci-7" in printed
 
 
-def test_an_approval_that_ends_otherwise_is_not_said_to_be_given(airflow, slipway):
+def test_a_question_that_was_only_just_asked_is_answered_later(airflow, slipway, monkeypatch):
+    monkeypatch.setattr(releases, "SETTLED_S", 0.5)
     airflow.dags[DAG] = Script([Frame("running", {"approval": "awaiting_input"})])
     slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
-    airflow.runs[DAG, "ci-7"].goes_on = {"Approve": "failed"}
+    asked_at = airflow.runs[DAG, "ci-7"].asked_at = datetime.now(UTC)
 
-    code, printed = slipway("approve", "demo")
+    code, _ = slipway("approve", "demo")
+
+    assert code == 0
+    assert datetime.now(UTC) - asked_at > timedelta(seconds=0.5)
+
+
+def test_an_outage_after_the_answer_costs_nothing(airflow, slipway):
+    airflow.dags[DAG] = Script([Frame("running", {"approval": "awaiting_input"})])
+    slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
+    airflow.runs[DAG, "ci-7"].outage = [503] * 3
+
+    assert slipway("approve", "demo")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "state", "said"),
+    [
+        ([], "failed", "not approved: run ci-7: marked by Ann"),
+        (["--reject", "--reason", "it rhymes"], "success", "not rejected: run ci-7: approved"),
+        (["--reject", "--reason", "it rhymes"], "failed", "not rejected: run ci-7: marked by Ann"),
+    ],
+)
+def test_an_approval_that_ends_otherwise_is_not_said_to_be_given(airflow, slipway, options, state, said):
+    waits = Frame("running", {"approval": "awaiting_input"})
+    airflow.dags[DAG] = Script([waits], refusals={"approval": "marked by Ann"})
+    slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
+    airflow.runs[DAG, "ci-7"].goes_on = dict.fromkeys(("Approve", "Reject"), state)
+
+    code, printed = slipway("approve", "demo", *options)
 
     assert code == 1
-    assert "not approved: run ci-7 ended its approval as failed" in printed
+    assert said in printed
 
 
-def test_an_answer_that_airflow_does_not_take_up_ends_the_command_in_time(airflow, slipway):
+@pytest.mark.parametrize("state", ["queued", "awaiting_input"])
+def test_an_answer_is_given_once_to_a_task_that_does_not_go_on(airflow, slipway, state):
     airflow.dags[DAG] = Script([Frame("running", {"approval": "awaiting_input"})])
     slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
-    airflow.runs[DAG, "ci-7"].goes_on = {"Approve": "queued"}
+    airflow.runs[DAG, "ci-7"].goes_on = {"Approve": state}
 
     code, printed = slipway("approve", "demo", "--timeout", "1")
 
     assert code == 124
-    assert "approved, but Airflow has not gone on yet: run ci-7" in printed
+    assert "Airflow has not gone on with the answer within 1 s: run ci-7" in printed
+    assert airflow.count(f"PATCH /api/v2/dags/{DAG}/dagRuns/ci-7/taskInstances/approval") == 1
 
 
 def test_an_answer_is_final(airflow, slipway):
