@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from kubernetes import client
@@ -18,24 +19,53 @@ from slipway.tasks.contracts.stored.artifact import STAGES
 from slipway.tasks.contracts.stored.lease import lease_names
 from tests.local.chain.whole_chain import SPEC, Ended, processes_naming
 from tests.support.cluster_process import restart_counts
-from tests.support.processes import sent
+from tests.support.processes import sent, state_of
 from tests.support.waiting import until
 
 KILLED = 137
 FETCH = "fetch-repository"
 NUMBERS = itertools.count(1)
+STOPPING = """
+import logging, os, runpy, signal, sys, threading
+text, pause_s = sys.argv[1], float(sys.argv[2])
+del sys.argv[1:3]
+make = logging.getLogRecordFactory()
+def stop():
+    os.kill(os.getpid(), signal.SIGSTOP)
+def watched(*args, **kwargs):
+    record = make(*args, **kwargs)
+    if text in record.getMessage():
+        later = threading.Timer(pause_s, stop)
+        later.daemon = True
+        later.start() if pause_s else stop()
+    return record
+logging.setLogRecordFactory(watched)
+runpy.run_module("slipway.tasks", run_name="__main__", alter_sys=True)
+"""
+"""`slipway.tasks` in a process that stops itself: who looks at it from outside sees the moment when it is over."""
+
+
+@dataclass(frozen=True)
+class At:
+    """The moment `pause_s` after a step logs `text`."""
+
+    text: str
+    pause_s: float = 0.0
 
 
 class StepPod:
-    """A pod of one step, as slipway/airflow makes it."""
+    """A pod of one step, as slipway/airflow makes it. `stops_at`: it stops there, where processes are this machine's."""
 
-    def __init__(self, chain, spec, step, arguments):
+    def __init__(self, chain, spec, step, arguments, stops_at=None):
         self._core, self._namespace = chain.core, chain.site.kubernetes.pipeline_namespace
-        self._in_reach = chain.stack is not None
+        self._in_reach, self._stops_at = chain.stack is not None, stops_at
+        program = ["-m", "slipway.tasks"]
+        if stops_at and self._in_reach:
+            program = ["-c", STOPPING, stops_at.text, str(stops_at.pause_s)]
         pod = step_pod(step, spec, chain.site)
         pod.metadata.name = f"{spec.name}-{step}-{next(NUMBERS)}-{os.getpid()}"
         pod.metadata.labels = {"app.kubernetes.io/managed-by": "slipway", "slipway.dev/model": spec.name}
-        pod.spec.containers[0].command = ["python", "-m", "slipway.tasks", step, *arguments]
+        pod.spec.containers[0].command = ["python", *program, step, *arguments]
         self.name = pod.metadata.name
         self.uid = self._core.create_namespaced_pod(self._namespace, pod).metadata.uid
 
@@ -45,6 +75,19 @@ class StepPod:
         answer = self._core.read_namespaced_pod_log(self.name, self._namespace, follow=True, _preload_content=False)
         with contextlib.closing(answer):
             return any(text.encode() in line for line in answer)
+
+    def wait_until_it_stops(self):
+        """Wait for the moment at which it was to stop, or for its end."""
+        if self._in_reach:
+            until(lambda: self._stopped() or self._has_ended(), every_s=0.1)
+        elif self.wait_for_line(self._stops_at.text):
+            time.sleep(self._stops_at.pause_s)
+
+    def _stopped(self):
+        return [pid for pid in self.processes() if state_of(pid) == "T"]
+
+    def _has_ended(self):
+        return self._status().phase in ("Succeeded", "Failed")
 
     def processes(self):
         """Processes of the pod, where they are this machine's."""
@@ -56,7 +99,7 @@ class StepPod:
 
     def kill(self):
         """kill -9 of the step's process; where that is out of reach, deletion without grace. Whether it still ran."""
-        if self._status().phase in ("Succeeded", "Failed"):
+        if self._has_ended():
             return False
         if self._in_reach:
             return kill_step(self.processes())
@@ -65,7 +108,7 @@ class StepPod:
 
     def end(self):
         """How it ended; the pod is deleted."""
-        until(lambda: self._status().phase in ("Succeeded", "Failed"))
+        until(self._has_ended)
         state = self._status().container_statuses[0].state.terminated
         log = self._core.read_namespaced_pod_log(self.name, self._namespace, _preload_content=False).read().decode()
         self._delete()
@@ -85,8 +128,8 @@ class StepPod:
 
 
 def kill_step(processes):
-    """kill -9 of `python -m slipway.tasks` among the processes; whether there was one."""
-    steps = [pid for pid, command in processes.items() if " -m slipway.tasks " in command]
+    """kill -9 of the step's own among the processes; whether there was one."""
+    steps = [pid for pid, command in processes.items() if " -m slipway.tasks " in command or "runpy" in command]
     return bool([pid for pid in steps if sent(pid, signal.SIGKILL)])
 
 
@@ -127,9 +170,9 @@ class ByHand:
     def result(self, step):
         return self.chain.read(self.chain.layout.result(self.spec.name, self.id, step))
 
-    def start(self, step):
+    def start(self, step, stops_at=None):
         arguments = self.planning if step == "plan" else ["--release", self.uri, "--run", self.run]
-        return StepPod(self.chain, self.spec, step, arguments)
+        return StepPod(self.chain, self.spec, step, arguments, stops_at)
 
     def make(self, step):
         """The step to its end, which is a good one."""

@@ -4,41 +4,25 @@ The tests are one release, step by step, in the order of its steps; a test that 
 """
 
 import contextlib
-import itertools
 import json
 import random
-import time
 from pathlib import Path
 
 import pytest
 
 from slipway.tasks.contracts.stored.artifact import MANIFEST, STAGES
 from slipway.tasks.contracts.stored.attestation import PROVENANCE, SIGNATURE
-from tests.local.steps.step_pods import FETCH, KILLED, ByHand
+from tests.local.steps.step_pods import FETCH, KILLED, At, ByHand
 from tests.support import plain_http
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1200)
-FURTHER_TRIES = 5
 CHANCE = random.Random()  # noqa: S311 - no moment is special, so each run takes another
 
 
-def line(text):
-    """When the step says so."""
-    return lambda pod, by_hand: pod.wait_for_line(text)
-
-
-def line_and(text, least_s, most_s):
-    """Some time after the step says so."""
-
-    def moment(pod, by_hand):
-        pause_s = CHANCE.uniform(least_s, most_s)
-        print(f"killed {pause_s:.2f} s after {text!r}")
-        said = pod.wait_for_line(text)
-        time.sleep(pause_s)
-        return said
-
-    return moment
+def after(text, least_s, most_s):
+    """Some time after a step says so."""
+    return At(text, CHANCE.uniform(least_s, most_s))
 
 
 def runs(program, otherwise):
@@ -64,49 +48,29 @@ def first_object_of(stage):
 
 
 MIDWAY = {
-    "quantize": [line("measuring the source's perplexity")],
-    "build": [line_and("fetch quantize", 0.5, 2.0)],
+    "quantize": [At("measuring the source's perplexity")],
+    "build": [after("fetch quantize", 0.5, 2.0)],
     "assemble": [runs("triton_python_backend_stub", "fetch build")],
-    "publish": [line_and("begins", 0.1, 0.3), first_object_of("publish")],
+    "publish": [after("begins", 0.1, 0.3), first_object_of("publish")],
 }
 
 
 def kill_midway(by_hand, step, moments):
-    """Kill as many tries of the step as there are moments, or more; at least one of them in the midst of its work."""
+    """Kill as many tries of the step as there are moments; at least one of them in the midst of its work."""
     codes = [kill_at(moment, by_hand, step) for moment in moments]
-    if by_hand.chain.stack is None:
-        return
-    # a busy machine may show the moment when the step has ended already
-    for moment in itertools.islice(itertools.cycle(moments), FURTHER_TRIES):
-        if KILLED in codes:
-            return
-        undo(by_hand, step)
-        codes.append(kill_at(moment, by_hand, step))
-    assert KILLED in codes, codes
+    assert by_hand.chain.stack is None or KILLED in codes, (moments, codes)
 
 
 def kill_at(moment, by_hand, step):
     """Start a try of the step and kill it at the moment; its exit code, None if it is out of sight or had ended."""
-    pod, code = by_hand.start(step), None
-    moment(pod, by_hand)
+    code, stops_at = None, moment if isinstance(moment, At) else None
+    pod = by_hand.start(step, stops_at)
+    pod.wait_until_it_stops() if stops_at else moment(pod, by_hand)
     if pod.kill() and by_hand.chain.stack:
         until(lambda: not pod.processes())
         code = pod.end().exit_code
     pod.gone()
     return code
-
-
-def undo(by_hand, step):
-    """Give the next try of a step all of its work to do again; what a stage stored becomes an old claim."""
-    if step in STAGES:
-        artifact = by_hand.chain.layout.artifact(step, by_hand.key(step))
-        by_hand.chain.forget(f"{artifact}/")
-        left = {"claimed_by": "nobody", "claimed_at": "2000-01-01T00:00:00Z"}
-        by_hand.chain.write(f"{artifact}/{MANIFEST}", left)
-    elif step == "roll-out":
-        by_hand.chain.cluster.delete("Deployment", by_hand.id)
-    elif step in {"promote", "roll-back"}:
-        by_hand.make("roll-out")
 
 
 def weights_withheld(chain):
@@ -145,7 +109,7 @@ def left_shared_memory():
 
 
 def test_a_killed_plan_leaves_a_whole_release_or_none_and_the_next_one_has_the_same_keys(chain, by_hand):
-    kill_midway(by_hand, "plan", [line_and("begins", 0.0, 0.4) for _ in range(3)])
+    kill_midway(by_hand, "plan", [after("begins", 0.0, 0.4) for _ in range(3)])
     root = chain.layout.release(by_hand.spec.name, "").removesuffix("/release.json")
     for uri in chain.keys(root):
         assert chain.read(uri)
@@ -161,7 +125,7 @@ def test_a_killed_plan_leaves_a_whole_release_or_none_and_the_next_one_has_the_s
 def test_a_killed_download_leaves_no_artifact_and_is_repeated(chain, by_hand):
     by_hand.reach("download")
     with weights_withheld(chain):
-        kill_midway(by_hand, "download", [line_and("begins", 1.0, 3.0)])
+        kill_midway(by_hand, "download", [after("begins", 1.0, 3.0)])
     made = chain.manifest("download", by_hand.key("download"))  # its files are looked at: it is whole or absent
     assert made is None or chain.stack is None  # only the embedded Hub can be slowed down
 
@@ -202,7 +166,7 @@ def test_what_was_made_in_spite_of_all_kills_is_what_a_new_plan_asks_for(chain, 
 def test_a_killed_roll_out_and_a_killed_fetch_end_in_a_candidate_that_answers(chain, by_hand):
     by_hand.reach("roll-out")
     name = by_hand.spec.name
-    kill_midway(by_hand, "roll-out", [line("roll-out: deploy"), line("roll-out: await-available")])
+    kill_midway(by_hand, "roll-out", [At("roll-out: deploy"), At("roll-out: await-available")])
     assert chain.cluster.live_address(name) is None
     assert chain.deployments(name) <= {by_hand.id}
 
@@ -256,9 +220,9 @@ def test_a_second_plan_of_the_same_release_does_not_take_the_first_ones_identity
 @pytest.mark.parametrize(
     ("step", "moments"),
     [
-        ("smoke-test", [line_and("begins", 0.1, 0.8)]),
-        ("benchmark", [line_and("begins", 0.3, 1.2)]),
-        ("gate", [line_and("begins", 0.5, 2.5)]),
+        ("smoke-test", [after("begins", 0.1, 0.8)]),
+        ("benchmark", [after("begins", 0.3, 1.2)]),
+        ("gate", [after("begins", 0.5, 2.5)]),
     ],
 )
 def test_a_killed_measurement_is_repeated_and_the_candidate_stays(chain, by_hand, step, moments):
@@ -282,7 +246,7 @@ def test_a_killed_roll_back_is_finished_by_the_next_one(chain, by_hand):
     by_hand.reach("promote")
     name = by_hand.spec.name
 
-    kill_midway(by_hand, "roll-back", [line("roll-back: drop-candidate"), line("roll-back: retire")])
+    kill_midway(by_hand, "roll-back", [At("roll-back: drop-candidate"), At("roll-back: retire")])
     by_hand.make("roll-back")
 
     assert chain.deployments(name) == set()
@@ -298,7 +262,7 @@ def test_a_killed_promotion_is_finished_by_the_next_one(chain, by_hand):
     by_hand.reach("promote")
     name = by_hand.spec.name
 
-    moments = [line("promote: point-live"), line("promote: swap-channel"), line("promote: drop-candidate")]
+    moments = [At("promote: point-live"), At("promote: swap-channel"), At("promote: drop-candidate")]
     kill_midway(by_hand, "promote", moments)
     assert chain.live(name) in {None, by_hand.id}
     by_hand.make("promote")
