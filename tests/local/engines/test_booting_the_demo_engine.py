@@ -1,5 +1,6 @@
 """The demo engine in real Triton, rendered from the project's own templates."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import PodShape
 from slipway.tasks.contracts.spec.question import SmokeQuestion
 from slipway.tasks.engines.registry import maker_for
-from slipway.tasks.serving.pod.boot import SHARED_MEMORY, BootTest
+from slipway.tasks.serving.pod.boot import REGIONS, SHARED_MEMORY, BootTest
 from slipway.tasks.serving.rendered.repository import render
 from slipway.tasks.steps.assemble import serving_command
 from tests.local.engines.demo_model import demo_spec
@@ -58,13 +59,14 @@ def processes_on(repository):
 
 
 def test_a_right_answer_passes_and_leaves_nothing_behind(boot, repository):
-    before = set(SHARED_MEMORY.glob("slipway-boot-*"))
+    own = f"{REGIONS}{os.getpid()}-*"  # other boot tests may run on this machine
+    before = set(SHARED_MEMORY.glob(own))
 
     answer = boot.ask(repository, "demo", RIGHT)
 
     assert answer.text.strip() == RIGHT.answer
     until(lambda: not processes_on(repository))  # those that were killed take a moment
-    assert set(SHARED_MEMORY.glob("slipway-boot-*")) <= before
+    assert set(SHARED_MEMORY.glob(own)) <= before
 
 
 def test_a_wrong_answer_is_refused_and_leaves_nothing_behind(boot, repository):
