@@ -48,26 +48,35 @@ def stop(state: Path) -> None:
     """Stop every container of `state` and its server, and wait for them. The server may be dead, dying or starting."""
     if not state.exists():
         return
-    deadline, server, failure = time.monotonic() + STOP_TIMEOUT_S, None, ""
+    deadline, asked, server, failure = time.monotonic() + STOP_TIMEOUT_S, False, None, ""
     while time.monotonic() < deadline:
-        # it has the folder while it is still stopping its pods
-        if (server is None or shim.start_ticks(server[0]) != server[1]) and _ended_without_a_server(state):
+        # a server has the folder while it is still stopping its pods
+        if _ended_without_a_server(state):
+            while server and shim.start_ticks(server[0]) == server[1] and time.monotonic() < deadline:
+                time.sleep(0.05)
             return
-        if server is None:
+        if not asked:
             try:
-                server = _asked_to_stop(state)
+                server = _server(state)
+                _command(state, STOP_PATH)
+                asked = True
             except (OSError, ValueError, http.client.HTTPException) as error:  # not there yet, or gone already
                 failure = f": {error}"
         time.sleep(0.05)
     raise SystemExit(f"the cluster on {state} did not end within {STOP_TIMEOUT_S:.0f} s{failure}")
 
 
-def _asked_to_stop(state: Path) -> tuple[int, int | None]:
-    """The server's pid and when it began, after it was asked to stop."""
+def _server(state: Path) -> tuple[int, int]:
+    """The pid of the server of `state`, and when it began.
+
+    Raises:
+        ProcessLookupError: what the folder names has ended.
+    """
     pid = json.loads((state / "server.json").read_text())["pid"]
-    server = pid, shim.start_ticks(pid)
-    _command(state, STOP_PATH)
-    return server
+    ticks = shim.start_ticks(pid)
+    if ticks is None:
+        raise ProcessLookupError(f"{state / 'server.json'} names process {pid}, which has ended")
+    return pid, ticks
 
 
 def _ended_without_a_server(state: Path) -> bool:
@@ -88,8 +97,11 @@ def _command(state: Path, path: str) -> None:
         "127.0.0.1", int((state / "port").read_text()), timeout=ANSWER_TIMEOUT_S, context=trusted
     )
     connection.request("POST", path, headers=headers)
-    connection.getresponse().read()
+    answer = connection.getresponse()
+    answer.read()
     connection.close()
+    if answer.status != http.client.OK:
+        raise http.client.HTTPException(f"{path}: status {answer.status}")
 
 
 COMMANDS: dict[str, tuple[str, Callable[[Path], None]]] = {

@@ -158,6 +158,10 @@ class _Anything(Document):
     """An answer of which nothing is read."""
 
 
+class HasAnswerError(InputError):
+    """Somebody has answered what a task asks."""
+
+
 class RunExistsError(InputError):
     """Another run has this id."""
 
@@ -420,12 +424,14 @@ class Airflow:
             message = f"{task.task_id}: {failure.message}"
             final = not EXIT_CODES.get(failure.exit_code, True)
             return TaskError(message, last_lines, failure.remedy, final=final)
+        if isinstance(
+            why := self._xcom(run, task.task_id, WHY_KEY), str
+        ):  # a refusal, beside which the log may have others' exceptions
+            return TaskError(why, last_lines, remedy, final=True)
         for event in reversed(events):
             if event.error_detail:
                 first = event.error_detail[0]
                 return TaskError(first.exc_value, last_lines, remedy, final=first.exc_type == FINAL_ERROR)
-        if isinstance(why := self._xcom(run, task.task_id, WHY_KEY), str):  # a refusal is no exception in the log
-            return TaskError(why, last_lines, remedy, final=True)
         return TaskError(lines[-1] if lines else "its log is empty", last_lines, remedy)
 
     def health(self) -> dict[str, str]:
@@ -467,7 +473,8 @@ class Airflow:
         """Answer a task that waits for a person with an option and values of its form.
 
         Raises:
-            InputError: the task does not wait for an answer, or already has one.
+            HasAnswerError: the task already has one.
+            InputError: the task does not wait for an answer.
         """
         path = _path(run.dag_id, "dagRuns", run.run_id, "taskInstances", task_id, "-1", "hitlDetails")
         missing = InputError(
@@ -475,7 +482,7 @@ class Airflow:
         )
         response = self._session.send("PATCH", path, json={"chosen_options": [option], "params_input": dict(values)})
         if response.status_code == httpx.codes.CONFLICT:
-            raise InputError(f"{task_id} of run {run.run_id} already has an answer, which cannot be changed")
+            raise HasAnswerError(f"{task_id} of run {run.run_id} already has an answer, which cannot be changed")
         self._session.checked(_Anything, response, missing)
 
 

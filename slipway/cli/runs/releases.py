@@ -10,7 +10,16 @@ from typing import Annotated, Any, Never
 import typer
 from rich.console import Console
 
-from slipway.cli.airflow.api import APPROVAL, Airflow, NoSuchDagError, Run, RunExistsError, Task, TaskError
+from slipway.cli.airflow.api import (
+    APPROVAL,
+    Airflow,
+    HasAnswerError,
+    NoSuchDagError,
+    Run,
+    RunExistsError,
+    Task,
+    TaskError,
+)
 from slipway.cli.airflow.patience import patiently
 from slipway.cli.arguments import AsJson, Force, Name, Revision, RunId, Timeout, settings_of
 from slipway.cli.console import console_on
@@ -38,7 +47,7 @@ SETTLED_S = 5.0
 """How old a question is before it is answered. Airflow 3.3.2 forgets an answer that comes before its scheduler has
 noticed that the task waits: it takes the end of the process that asked for the end of the one that goes on with the
 answer, and tries the task again, which asks anew (apache/airflow issues 67287 and 72716)."""
-REJECTED_BY = "approval: rejected by "
+APPROVED_NOW, REJECTED_BY = "it was approved", "approval: rejected by "
 ROLLED_BACK, REJECTED, APPROVED = (
     ("a rollback", "rolled back"),
     ("a rejection", "rejected"),
@@ -284,39 +293,40 @@ def approve(
     with settings_of(context).airflow(timeout) as airflow:
         refuse_fleet(airflow, name)
         run = airflow.run(dag_of(name), run_id) if run_id else _waiting_run(airflow, name)
-        task = _answered(airflow, run, option, {"reason": why} if why else {}, limit_s)
-        if task is None:
-            late = f"Airflow has not gone on with the answer within {limit_s:g} s: run {run.run_id}."
-            repeat = f"See `slipway status {name}`, and repeat the command if it waits for approval."
-            outcome = Outcome(TIMED_OUT, f"{late} {repeat}")
-        else:
-            ended = "approved" if task.state == "success" else patiently(lambda: airflow.error(run, task)).message
-            outcome = Outcome(REFUSED, f"not {said}: run {run.run_id}: {ended}")
-            if ended.startswith(REJECTED_BY if reject else "approved"):
-                outcome = Outcome(DONE, f"{said}: run {run.run_id}{f': {why}' if why else ''}")
+        ended = _answered(airflow, run, option, {"reason": why} if why else {}, limit_s)
+    if ended is None:
+        late = f"Airflow has not gone on with the answer within {limit_s:g} s: run {run.run_id}."
+        repeat = f"See `slipway status {name}`, and repeat the command if it waits for approval."
+        outcome = Outcome(TIMED_OUT, f"{late} {repeat}")
+    elif reject and ended.startswith(REJECTED_BY):
+        outcome = Outcome(DONE, f"rejected: run {run.run_id}, by {ended.removeprefix(REJECTED_BY)}")
+    elif ended == APPROVED_NOW and not reject:
+        outcome = Outcome(DONE, f"approved: run {run.run_id}{f': {why}' if why else ''}")
+    else:
+        outcome = Outcome(REFUSED, f"not {said}: run {run.run_id}: {ended}")
     end(console_on(), outcome)
 
 
-def _answered(airflow: Airflow, run: Run, option: str, values: Mapping[str, str], timeout_s: float) -> Task | None:
-    """Answer the run's approval, and again each time that Airflow forgets it; the task as it ended, None if it has not.
+def _answered(airflow: Airflow, run: Run, option: str, values: Mapping[str, str], timeout_s: float) -> str | None:
+    """Answer the run's approval, and again each time that Airflow forgets it; how it ended, None if it has not.
 
     Raises:
         InputError: the run does not wait for an answer, or already has one.
         UnavailableError: Airflow did not take the answer.
     """
-    deadline, task, forgot = time.monotonic() + timeout_s, _approval_of(airflow, run), False
-    _settle(task, deadline)
+    deadline, forgot = time.monotonic() + timeout_s, False
+    _settle(_approval_of(airflow, run), deadline)
     airflow.answer(run, APPROVAL, option, values)
     while True:
         with suppress(UnavailableError):
             task = _approval_of(airflow, run)
             if task and task.ended:
-                return task
-            # a task that somebody cleared is not tried again, and may ask about something else
-            forgot = forgot or (task is not None and task.state == "up_for_retry")
+                return APPROVED_NOW if task.state == "success" else airflow.error(run, task).message
+            # a task that somebody cleared has no state, and may ask about something else
+            forgot = task is not None and (task.state == "up_for_retry" or (forgot and task.state is not None))
             if forgot and task and task.state == "awaiting_input":
                 _settle(task, deadline)
-                with suppress(InputError):  # somebody else was quicker
+                with suppress(HasAnswerError):  # somebody else was quicker
                     airflow.answer(run, APPROVAL, option, values)
                 forgot = False
         if time.monotonic() >= deadline:

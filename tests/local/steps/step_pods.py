@@ -47,7 +47,7 @@ runpy.run_module("slipway.tasks", run_name="__main__", alter_sys=True)
 
 @dataclass(frozen=True)
 class At:
-    """The moment `pause_s` after a step logs `text`."""
+    """The moment just before a step logs `text`, and begins what that names; or `pause_s` later."""
 
     text: str
     pause_s: float = 0.0

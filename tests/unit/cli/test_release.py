@@ -246,7 +246,7 @@ def test_an_outage_after_the_answer_costs_nothing(airflow, slipway):
     ("options", "state", "said"),
     [
         ([], "failed", "not approved: run ci-7: marked by Ann"),
-        (["--reject", "--reason", "it rhymes"], "success", "not rejected: run ci-7: approved"),
+        (["--reject", "--reason", "it rhymes"], "success", "not rejected: run ci-7: it was approved"),
         (["--reject", "--reason", "it rhymes"], "failed", "not rejected: run ci-7: marked by Ann"),
     ],
 )
@@ -273,6 +273,18 @@ def test_an_answer_is_given_once_to_a_task_that_does_not_go_on(airflow, slipway,
     assert code == 124
     assert "Airflow has not gone on with the answer within 1 s: run ci-7" in printed
     assert airflow.count(f"PATCH /api/v2/dags/{DAG}/dagRuns/ci-7/taskInstances/approval") == 1
+
+
+def test_a_rejection_is_known_beside_an_exception_of_something_else(airflow, slipway):
+    airflow.dags[DAG] = Script([Frame("running", {"approval": "awaiting_input"})])
+    detail = [{"exc_type": "NoCredentialsError", "exc_value": "Unable to locate credentials", "exceptions": []}]
+    airflow.dags[DAG].logs["approval"] = [{"event": "no link can be made", "error_detail": detail}]
+    slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
+
+    code, printed = slipway("approve", "demo", "--reject", "--reason", "it rhymes")
+
+    assert code == 0
+    assert "rejected: run ci-7, by ci" in printed
 
 
 def test_an_answer_is_final(airflow, slipway):
