@@ -49,9 +49,9 @@ def first_object_of(stage):
 
 MIDWAY = {
     "quantize": [At("measuring the source's perplexity")],
-    "build": [after("fetch quantize", 0.1, 1.0)],
+    "build": [after("fetch quantize", 0.1, 0.5)],
     "assemble": [runs("triton_python_backend_stub", "fetch build")],
-    "publish": [after("begins", 0.1, 0.3), first_object_of("publish")],
+    "publish": [after("begins", 0.0, 0.1), first_object_of("publish")],
 }
 
 
@@ -118,7 +118,7 @@ def left_shared_memory():
 
 
 def test_a_killed_plan_leaves_a_whole_release_or_none_and_the_next_one_has_the_same_keys(chain, by_hand):
-    kill_midway(by_hand, "plan", [after("begins", 0.0, 0.4) for _ in range(3)])
+    kill_midway(by_hand, "plan", [after("begins", 0.0, 0.2) for _ in range(3)])
     root = chain.layout.release(by_hand.spec.name, "").removesuffix("/release.json")
     for uri in chain.keys(root):
         assert chain.read(uri)
@@ -231,9 +231,9 @@ def test_a_second_plan_of_the_same_release_does_not_take_the_first_ones_identity
 @pytest.mark.parametrize(
     ("step", "moments"),
     [
-        ("smoke-test", [after("begins", 0.1, 0.8)]),
-        ("benchmark", [after("begins", 0.3, 1.2)]),
-        ("gate", [after("begins", 0.1, 1.0)]),
+        ("smoke-test", [after("begins", 0.05, 0.4)]),
+        ("benchmark", [after("begins", 0.1, 0.8)]),
+        ("gate", [after("begins", 0.05, 0.4)]),
     ],
 )
 def test_a_killed_measurement_is_repeated_and_the_candidate_stays(chain, by_hand, step, moments):
