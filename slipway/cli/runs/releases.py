@@ -1,25 +1,15 @@
 """`slipway release`, `approve` and `rollback`: start a run in Airflow and follow it."""
 
 import sys
-import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, Never
 
 import typer
 from rich.console import Console
 
-from slipway.cli.airflow.api import (
-    APPROVAL,
-    Airflow,
-    HasAnswerError,
-    NoSuchDagError,
-    Run,
-    RunExistsError,
-    Task,
-    TaskError,
-)
+from slipway.cli.airflow.api import Airflow, NoSuchDagError, Run, RunExistsError, TaskError
+from slipway.cli.airflow.approvals import APPROVED_NOW, REJECTED_BY, RESUMED_WITHIN_S, answered, approval_of
 from slipway.cli.airflow.patience import patiently
 from slipway.cli.arguments import AsJson, Force, Name, Revision, RunId, Timeout, settings_of
 from slipway.cli.console import console_on
@@ -35,19 +25,12 @@ from slipway.cli.runs.tables import gate_table
 from slipway.cli.settings import Settings
 from slipway.cli.step_process import run_step
 from slipway.cli.terminal import echo
-from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
+from slipway.tasks.contracts.errors import InputError, PipelineError
 from slipway.tasks.contracts.spec.fleet import FLEETS
 
 RUNS_TO_SEARCH = 20
 REASON_CHARS = 500
 """What Airflow's forms for a rollback and for an approval take."""
-TAKEN_UP_S, LOOK_EVERY_S = 120.0, 1.0
-"""How long the command waits for Airflow to go on with a person's answer, and how often it looks."""
-SETTLED_S = 5.0
-"""How old a question is before it is answered. Airflow 3.3.2 forgets an answer that comes before its scheduler has
-noticed that the task waits: it takes the end of the process that asked for the end of the one that goes on with the
-answer, and tries the task again, which asks anew (apache/airflow issues 67287 and 72716)."""
-APPROVED_NOW, REJECTED_BY = "it was approved", "approval: rejected by "
 ROLLED_BACK, REJECTED, APPROVED = (
     ("a rollback", "rolled back"),
     ("a rejection", "rejected"),
@@ -284,19 +267,19 @@ def approve(
 ) -> None:
     """Promote a candidate that passed its gate and whose release waits for approval.
 
-    Exit 0: Airflow has gone on with the answer. 1: the approval ended otherwise. 124: Airflow did not go on within
-    --timeout, by default two minutes.
+    Exit 0: Airflow has resumed the run with the answer. 1: the approval ended otherwise. 124: Airflow did not resume it
+    within --timeout, by default two minutes.
     """
     why = _reason(reason, *(REJECTED if reject else APPROVED)) if reject or reason is not None else ""
     said, option = ("rejected", "Reject") if reject else ("approved", "Approve")
-    limit_s = TAKEN_UP_S if timeout is None else timeout
+    limit_s = RESUMED_WITHIN_S if timeout is None else timeout
     with settings_of(context).airflow(timeout) as airflow:
         refuse_fleet(airflow, name)
         run = airflow.run(dag_of(name), run_id) if run_id else _waiting_run(airflow, name)
-        ended = _answered(airflow, run, option, {"reason": why} if why else {}, limit_s)
+        ended = answered(airflow, run, option, {"reason": why} if why else {}, limit_s)
     if ended is None:
-        late = f"Airflow has not gone on with the answer within {limit_s:g} s: run {run.run_id}."
-        repeat = f"See `slipway status {name}`, and repeat the command if it waits for approval."
+        late = f"Airflow has not resumed run {run.run_id} within {limit_s:g} s."
+        repeat = f"See `slipway status {name}`, and repeat the command if the run waits for approval."
         outcome = Outcome(TIMED_OUT, f"{late} {repeat}")
     elif reject and ended.startswith(REJECTED_BY):
         outcome = Outcome(DONE, f"rejected: run {run.run_id}, by {ended.removeprefix(REJECTED_BY)}")
@@ -305,43 +288,6 @@ def approve(
     else:
         outcome = Outcome(REFUSED, f"not {said}: run {run.run_id}: {ended}")
     end(console_on(), outcome)
-
-
-def _answered(airflow: Airflow, run: Run, option: str, values: Mapping[str, str], timeout_s: float) -> str | None:
-    """Answer the run's approval, and again each time that Airflow forgets it; how it ended, None if it has not.
-
-    Raises:
-        InputError: the run does not wait for an answer, or already has one.
-        UnavailableError: Airflow did not take the answer.
-    """
-    deadline, forgot = time.monotonic() + timeout_s, False
-    _settle(_approval_of(airflow, run), deadline)
-    airflow.answer(run, APPROVAL, option, values)
-    while True:
-        with suppress(UnavailableError):
-            task = _approval_of(airflow, run)
-            if task and task.ended:
-                return APPROVED_NOW if task.state == "success" else airflow.error(run, task).message
-            # a task that somebody cleared has no state, and may ask about something else
-            forgot = task is not None and (task.state == "up_for_retry" or (forgot and task.state is not None))
-            if forgot and task and task.state == "awaiting_input":
-                _settle(task, deadline)
-                with suppress(HasAnswerError):  # somebody else was quicker
-                    airflow.answer(run, APPROVAL, option, values)
-                forgot = False
-        if time.monotonic() >= deadline:
-            return None
-        time.sleep(LOOK_EVERY_S)
-
-
-def _settle(task: Task | None, deadline: float) -> None:
-    if task and task.state == "awaiting_input" and task.started_at:
-        left_s = SETTLED_S - (datetime.now(UTC) - task.started_at).total_seconds()
-        time.sleep(max(0.0, min(left_s, SETTLED_S, deadline - time.monotonic())))
-
-
-def _approval_of(airflow: Airflow, run: Run) -> Task | None:
-    return next((task for task in airflow.tasks(run) if task.task_id == APPROVAL), None)
 
 
 def ending(airflow: Airflow, view: RunView, outcome: Outcome) -> dict[str, Any]:
@@ -409,7 +355,7 @@ def announce(console: Console, airflow: Airflow, run: Run, *, new: bool) -> None
 
 def _waiting_run(airflow: Airflow, name: str) -> Run:
     for run in airflow.runs(dag_of(name), RUNS_TO_SEARCH):
-        if not run.ended and (task := _approval_of(airflow, run)) and task.state == "awaiting_input":
+        if not run.ended and (task := approval_of(airflow, run)) and task.state == "awaiting_input":
             return run
     raise InputError(f"no release of {name} waits for approval", remedy=f"See `slipway status {name}` for its runs.")
 

@@ -19,7 +19,7 @@ from slipway.tasks.contracts.stored.release import FAILED_RESULT_KEY, WHY_KEY
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 USER, PASSWORD = "ci", "right"
 WAITING = frozenset({"awaiting_input", "deferred"})
-"""For a person: as from Airflow 3.3 on, and before."""
+"""States of a task that waits for a person, from Airflow 3.3 on and before it."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ScriptedRun:
     goes_on: dict[str, str] = field(default_factory=lambda: {"Approve": "success", "Reject": "failed"})
     """The state of a task after a person's answer."""
     forgets: int = 0
-    """Answers of a person after which the task is tried again and asks anew."""
+    """How many answers are forgotten: the task is tried again, and asks again."""
     forgotten: int = 0
     tried_again: bool = False
     outage: list[int] = field(default_factory=list)

@@ -56,7 +56,7 @@ MIDWAY = {
 
 
 def kill_midway(by_hand, step, moments):
-    """Kill as many tries of the step as there are moments; at least one of them in the midst of its work."""
+    """Kill as many tries of the step as there are moments; at least one of them before it ends."""
     codes = [kill_at(moment, by_hand, step) for moment in moments]
     assert by_hand.chain.stack is None or KILLED in codes, (moments, codes)
 

@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from slipway.cli import step_process
+from slipway.cli.airflow import approvals
 from slipway.cli.json_documents import ReleaseDocument
-from slipway.cli.runs import releases, revision_check
+from slipway.cli.runs import revision_check
 from slipway.cli.runs.follow import ORDER
 from tests.fakes.servers.airflow_server import Frame, Script
 from tests.fakes.servers.loopback_server import LoopbackServer
@@ -223,7 +224,7 @@ def test_an_answer_that_airflow_forgets_is_given_again(airflow, slipway):
 
 
 def test_a_question_that_was_only_just_asked_is_answered_later(airflow, slipway, monkeypatch):
-    monkeypatch.setattr(releases, "SETTLED_S", 0.5)
+    monkeypatch.setattr(approvals, "SETTLED_S", 0.5)
     airflow.dags[DAG] = Script([Frame("running", {"approval": "awaiting_input"})])
     slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
     asked_at = airflow.runs[DAG, "ci-7"].asked_at = datetime.now(UTC)
@@ -271,7 +272,7 @@ def test_an_answer_is_given_once_to_a_task_that_does_not_go_on(airflow, slipway,
     code, printed = slipway("approve", "demo", "--timeout", "1")
 
     assert code == 124
-    assert "Airflow has not gone on with the answer within 1 s: run ci-7" in printed
+    assert "Airflow has not resumed run ci-7 within 1 s" in printed
     assert airflow.count(f"PATCH /api/v2/dags/{DAG}/dagRuns/ci-7/taskInstances/approval") == 1
 
 
