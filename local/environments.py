@@ -317,7 +317,8 @@ def make(uv: Path, name: str) -> None:
     started_at = time.monotonic()
     print(f"environments: building {name} with {python} ...", flush=True)
     shutil.rmtree(target, ignore_errors=True)
-    _run([str(uv), "venv", "--quiet", "--python", python, str(target)], f"cannot create {target}")
+    # its scripts find their Python where the folder is, as somebody may move or rename a checkout
+    _run([str(uv), "venv", "--quiet", "--relocatable", "--python", python, str(target)], f"cannot create {target}")
     install = [str(uv), "pip", "install", "--quiet", "--no-deps", "--python", str(target / "bin" / "python")]
     if name in WITH_TORCH:
         _install_torch(install)
@@ -376,7 +377,7 @@ def _digest(name: str, version: str) -> str:
     parts = [REQUIREMENTS / f"{name}.lock"]
     if name in WITH_TRITON:
         parts += [REQUIREMENTS / "triton-server.txt", REPOSITORY / "images" / "triton-cpu" / "install_triton.py"]
-    digest = hashlib.sha256(f"{version}{TORCH}{'compiled' if name in OF_PODS else ''}".encode())
+    digest = hashlib.sha256(f"{version}{TORCH}relocatable{'compiled' if name in OF_PODS else ''}".encode())
     for part in parts:
         digest.update(part.read_bytes())
     return digest.hexdigest()

@@ -9,6 +9,7 @@ Standard library only.
 
 import ctypes
 import importlib.util
+import os
 import shlex
 import sys
 import sysconfig
@@ -25,11 +26,13 @@ MODE = 0o755
 
 SCRIPT = """\
 #!/bin/sh
-# Made by install_triton.py. The stub takes the first python3 on PATH; compiled Python files stay out of repositories.
-export PATH={bin}:"$PATH"
-export LD_LIBRARY_PATH={libraries}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+# Made by install_triton.py; the environment may be moved. The stub takes the first python3 on PATH; compiled Python
+# files stay out of repositories.
+bin=$(dirname -- "$(realpath -- "$0")")
+export PATH="$bin:$PATH"
+export LD_LIBRARY_PATH="$bin"/{libraries}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
 export PYTHONDONTWRITEBYTECODE=1
-exec {server} --backend-directory={backends} "$@"
+exec "$bin"/{server} --backend-directory="$bin"/{backends} "$@"
 """
 
 
@@ -77,13 +80,16 @@ def install(environment: Path) -> Path:
     server.chmod(MODE)  # some installers drop the bit
     launcher = environment / LAUNCHER
     script = SCRIPT.format(
-        bin=shlex.quote(str(environment / "bin")),
-        libraries=":".join(shlex.quote(folder) for folder in (str(libraries), *_libpython_folder())),
-        server=shlex.quote(str(server)),
-        backends=shlex.quote(str(environment / BACKENDS)),
+        libraries=":".join(map(shlex.quote, (_beside(launcher, libraries), *_libpython_folder()))),
+        server=shlex.quote(_beside(launcher, server)),
+        backends=shlex.quote(_beside(launcher, environment / BACKENDS)),
     )
     _replace(launcher, script.encode())
     return launcher
+
+
+def _beside(launcher: Path, path: Path) -> str:
+    return os.path.relpath(path, launcher.parent)
 
 
 def _replace(file: Path, data: bytes) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from local import environments
 from local.environments import SetupError, build, wait_for
+from tests.support.paths import REPOSITORY
 
 UV = """\
     #!/usr/bin/env python3
@@ -75,6 +76,15 @@ def test_two_commands_at_once_install_uv_once(folder, monkeypatch):
 
     assert found == [folder / "uv" / "bin" / "uv"] * 2
     assert ["install" in command for command in installs] == [False, True]
+
+
+def test_no_script_of_an_environment_says_where_it_was_made():
+    made = [stamp.parent for stamp in (REPOSITORY / ".slipway" / "envs").glob(f"*/{environments.STAMP}")]
+    programs = [path for home in made for path in (home / "bin").iterdir() if path.is_file()]
+    scripts = {path: text for path in programs if (text := path.read_bytes()).startswith(b"#!")}
+
+    assert {"pytest", "mypy"} <= {path.name for path in scripts}
+    assert [str(path) for path, text in scripts.items() if b".slipway/envs" in text] == []
 
 
 def waiting_for(name, folder, tmp_path):
