@@ -1,6 +1,7 @@
 """`python3 -m bench.load --cpus 4 -- make test`: a command beside busy CPUs, as on a machine that others use too.
 
-Ends with the command's exit code. Needs no environment.
+Each of the others is a session of its own: where the kernel shares CPUs out to sessions (autogroup in sched(7)), they
+would take their time from the command's own session alone. Ends with the command's exit code. Needs no environment.
 """
 
 import argparse
@@ -16,7 +17,8 @@ def main() -> int:
     parser.add_argument("--cpus", type=int, default=4, help="processes that compute all the time")
     parser.add_argument("command", nargs="+", help="the command, after --")
     arguments = parser.parse_args()
-    busy = [subprocess.Popen([sys.executable, "-S", "-c", BUSY]) for _ in range(arguments.cpus)]
+    compute = [sys.executable, "-S", "-c", BUSY]
+    busy = [subprocess.Popen(compute, start_new_session=True) for _ in range(arguments.cpus)]
     try:
         return subprocess.run(arguments.command, check=False).returncode
     finally:
