@@ -61,13 +61,28 @@ def dags(database, tmp_path_factory):
         yield tasks
 
 
+@pytest.fixture(scope="module")
+def bucket(s3):
+    """The site's bucket. It is not emptied between tests: a server reads documents again after it has shown a page."""
+    made = s3.Bucket("slipway")
+    made.create()
+    yield made
+    made.objects.all().delete()
+    made.delete()
+
+
 @pytest.fixture
 def models(dags, bucket):
     """One model is live, and its newest candidate was refused, by a hostile reason; one has a torn channel."""
     now = datetime.now(UTC)
     found = documents(LAYOUT, now, channel=refused(LAYOUT, now, f"refused {STRANGE}"))
-    for uri, document in {**found, LAYOUT.channel("torn"): b"{"}.items():
-        bucket.put_object(Key=uri.removeprefix("s3://slipway/"), Body=stored(document))
+    documents_of_all = {**found, LAYOUT.channel("torn"): b"{"}
+    written = {uri.removeprefix("s3://slipway/"): stored(document) for uri, document in documents_of_all.items()}
+    for key, body in written.items():
+        bucket.put_object(Key=key, Body=body)
+    for other in bucket.objects.all():  # of another test
+        if other.key not in written:
+            other.delete()
 
 
 @pytest.mark.parametrize("path", [ALL, MODEL, TAB])
