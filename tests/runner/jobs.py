@@ -1,8 +1,10 @@
 """What the schedule runs: environments that are made, and parts of the tests in them."""
 
+import contextlib
 import dataclasses
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -47,6 +49,8 @@ class Job(ABC):
     ended_at: float = 0.0
     locks: tuple[int, ...] = ()
     """Descriptors that its reaper keeps open until it ends."""
+    pid: int = 0
+    interrupted: bool = False
 
     @property
     def log(self) -> Path:
@@ -68,6 +72,13 @@ class Job(ABC):
         finally:
             self.ended_at = time.monotonic()
 
+    def interrupt(self) -> None:
+        """Have it end, as a terminal does."""
+        self.interrupted = True
+        if self.pid and self.code is None:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(self.pid, signal.SIGTERM)
+
     @abstractmethod
     def command(self) -> list[str]:
         """The command line."""
@@ -85,8 +96,18 @@ class Job(ABC):
         reaper = [sys.executable, "-m", "tests.runner.reaper", str(os.getpid())]
         command = ["nice", f"-n{self.nice}", *reaper, *self.command()]
         process = subprocess.Popen(
-            command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT, pass_fds=self.locks
+            command,
+            cwd=REPOSITORY,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=self.locks,
+            # the kernel shares CPUs out to sessions, and whoever uses them too has one; a debugger needs the terminal
+            start_new_session=not self.shown,
         )
+        self.pid = process.pid
+        if self.interrupted:
+            self.interrupt()
         _, status, usage = os.wait4(process.pid, 0)
         self.code = process.returncode = os.waitstatus_to_exitcode(status)
         self.cpu_s = usage.ru_utime + usage.ru_stime

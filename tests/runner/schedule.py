@@ -1,8 +1,9 @@
 """Decides which job begins next: as many as CPUs and memory bear, those on which the longest chain of jobs waits first."""
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ def run(jobs: list[Job], room: Room, *, ended: Callable[[Job], None]) -> None:
     began = time.monotonic()
     by_name, order = {job.name: job for job in jobs}, by_urgency(jobs)
     waiting, running = list(order), dict[Future[None], Job]()
-    with ThreadPoolExecutor(len(jobs)) as threads:
+    with ThreadPoolExecutor(len(jobs)) as threads, _interrupting(running):
         while waiting or running:
             for job in [job for job in waiting if any(_failed(by_name[name]) for name in job.needs)]:
                 waiting.remove(job)
@@ -55,6 +56,17 @@ def run(jobs: list[Job], room: Room, *, ended: Callable[[Job], None]) -> None:
                 job = running.pop(future)
                 future.result()
                 ended(job)
+
+
+@contextlib.contextmanager
+def _interrupting(running: Mapping[Future[None], Job]) -> Iterator[None]:
+    """Within it, who interrupts this process interrupts all that run: none of them has its terminal."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for job in running.values():
+            job.interrupt()
+        raise
 
 
 def by_urgency(jobs: list[Job]) -> list[Job]:
