@@ -5,10 +5,11 @@ would take their time from the command's own session alone. Ends with the comman
 """
 
 import argparse
+import os
 import subprocess
 import sys
 
-BUSY = "while True: pass"
+BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n    for _ in range(10**6): pass"
 
 
 def main() -> int:
@@ -17,9 +18,10 @@ def main() -> int:
     parser.add_argument("--cpus", type=int, default=4, help="processes that compute all the time")
     parser.add_argument("command", nargs="+", help="the command, after --")
     arguments = parser.parse_args()
-    compute = [sys.executable, "-S", "-c", BUSY]
-    busy = [subprocess.Popen(compute, start_new_session=True) for _ in range(arguments.cpus)]
+    compute, busy = [sys.executable, "-S", "-c", BUSY, str(os.getpid())], list[subprocess.Popen[bytes]]()
     try:
+        for _ in range(arguments.cpus):
+            busy.append(subprocess.Popen(compute, start_new_session=True))
         return subprocess.run(arguments.command, check=False).returncode
     finally:
         for process in busy:

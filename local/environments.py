@@ -312,7 +312,8 @@ def make(uv: Path, name: str) -> None:
         raise SetupError(f"{name} is added to an image and is not an environment here. Give --lock to resolve it.")
     target, (python, version) = ENVIRONMENTS / name, interpreter(uv)
     stamp, digest = target / STAMP, _digest(name, version)
-    if stamp.exists() and stamp.read_text() == digest:
+    # a Python that was downloaded into a checkout moves with it
+    if stamp.exists() and stamp.read_text() == digest and (target / "bin" / "python").exists():
         return
     started_at = time.monotonic()
     print(f"environments: building {name} with {python} ...", flush=True)

@@ -28,7 +28,8 @@ SCRIPT = """\
 #!/bin/sh
 # Made by install_triton.py; the environment may be moved. The stub takes the first python3 on PATH; compiled Python
 # files stay out of repositories.
-bin=$(dirname -- "$(realpath -- "$0")")
+here=$(realpath -- "$0") || exit
+bin=${{here%/*}}
 export PATH="$bin:$PATH"
 export LD_LIBRARY_PATH="$bin"/{libraries}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
 export PYTHONDONTWRITEBYTECODE=1

@@ -49,8 +49,8 @@ class Job(ABC):
     ended_at: float = 0.0
     locks: tuple[int, ...] = ()
     """Descriptors that its reaper keeps open until it ends."""
-    pid: int = 0
-    interrupted: bool = False
+    pid: int = field(default=0, init=False)
+    interrupted: bool = field(default=False, init=False)
 
     @property
     def log(self) -> Path:
@@ -73,11 +73,11 @@ class Job(ABC):
             self.ended_at = time.monotonic()
 
     def interrupt(self) -> None:
-        """Have it end, as a terminal does."""
+        """Interrupt all of it, as a terminal does where it has one."""
         self.interrupted = True
-        if self.pid and self.code is None:
+        if self.pid and self.code is None and not self.shown:
             with contextlib.suppress(ProcessLookupError):  # it has just ended
-                os.kill(self.pid, signal.SIGTERM)
+                os.killpg(self.pid, signal.SIGINT)
 
     @abstractmethod
     def command(self) -> list[str]:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -40,7 +40,7 @@ def run(jobs: list[Job], room: Room, *, ended: Callable[[Job], None]) -> None:
     began = time.monotonic()
     by_name, order = {job.name: job for job in jobs}, by_urgency(jobs)
     waiting, running = list(order), dict[Future[None], Job]()
-    with ThreadPoolExecutor(len(jobs)) as threads, _interrupting(running):
+    with ThreadPoolExecutor(len(jobs)) as threads, _interrupting(jobs):
         while waiting or running:
             for job in [job for job in waiting if any(_failed(by_name[name]) for name in job.needs)]:
                 waiting.remove(job)
@@ -59,12 +59,12 @@ def run(jobs: list[Job], room: Room, *, ended: Callable[[Job], None]) -> None:
 
 
 @contextlib.contextmanager
-def _interrupting(running: Mapping[Future[None], Job]) -> Iterator[None]:
-    """Within it, who interrupts this process interrupts all that run: none of them has its terminal."""
+def _interrupting(jobs: Iterable[Job]) -> Iterator[None]:
+    """Within it, who interrupts this process interrupts the jobs."""
     try:
         yield
     except KeyboardInterrupt:
-        for job in running.values():
+        for job in jobs:
             job.interrupt()
         raise
 

@@ -78,13 +78,23 @@ def test_two_commands_at_once_install_uv_once(folder, monkeypatch):
     assert ["install" in command for command in installs] == [False, True]
 
 
-def test_no_script_of_an_environment_says_where_it_was_made():
-    made = [stamp.parent for stamp in (REPOSITORY / ".slipway" / "envs").glob(f"*/{environments.STAMP}")]
-    programs = [path for home in made for path in (home / "bin").iterdir() if path.is_file()]
-    scripts = {path: text for path in programs if (text := path.read_bytes()).startswith(b"#!")}
+@pytest.mark.parametrize("name", ["tasks", "dev"])
+def test_no_script_of_an_environment_says_where_it_was_made(name):
+    folder = REPOSITORY / ".slipway" / "envs" / name / "bin"
+    scripts = {
+        file.name: text for file in folder.iterdir() if file.is_file() and (text := file.read_bytes())[:2] == b"#!"
+    }
 
-    assert {"pytest", "mypy"} <= {path.name for path in scripts}
-    assert [str(path) for path, text in scripts.items() if b".slipway/envs" in text] == []
+    assert scripts
+    assert [name for name, text in scripts.items() if b".slipway/envs" in text] == []
+
+
+def test_an_environment_whose_python_is_gone_is_built_again(uv, folder):
+    assert build(uv, ["local"]) == 0
+    (folder / "local" / "bin" / "python").unlink()
+
+    assert build(uv, ["local"]) == 0
+    assert (folder / "local" / "bin" / "python").exists()
 
 
 def waiting_for(name, folder, tmp_path):

@@ -186,7 +186,12 @@ def test_who_interrupts_the_runner_interrupts_its_parts(job, tmp_path):
     begun, ended = tmp_path / "begun", tmp_path / "ended"
     session = f"cut -d' ' -f6 /proc/$$/stat > {begun}"
     asleep = job("asleep", f"trap 'touch {ended}; exit' INT; {session}; until [ -e {ended} ]; do sleep 0.05; done")
-    killer = threading.Thread(target=lambda: until(begun.exists) and os.kill(os.getpid(), signal.SIGINT))
+
+    def interrupt():
+        until(lambda: begun.exists() and begun.read_text().endswith("\n"))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    killer = threading.Thread(target=interrupt)
     killer.start()
 
     with pytest.raises(KeyboardInterrupt):
