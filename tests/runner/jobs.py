@@ -1,10 +1,8 @@
 """What the schedule runs: environments that are made, and parts of the tests in them."""
 
-import contextlib
 import dataclasses
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -49,8 +47,6 @@ class Job(ABC):
     ended_at: float = 0.0
     locks: tuple[int, ...] = ()
     """Descriptors that its reaper keeps open until it ends."""
-    pid: int = field(default=0, init=False)
-    interrupted: bool = field(default=False, init=False)
 
     @property
     def log(self) -> Path:
@@ -72,13 +68,6 @@ class Job(ABC):
         finally:
             self.ended_at = time.monotonic()
 
-    def interrupt(self) -> None:
-        """Interrupt all of it, as a terminal does where it has one."""
-        self.interrupted = True
-        if self.pid and self.code is None and not self.shown:
-            with contextlib.suppress(ProcessLookupError):  # it has just ended
-                os.killpg(self.pid, signal.SIGINT)
-
     @abstractmethod
     def command(self) -> list[str]:
         """The command line."""
@@ -96,18 +85,8 @@ class Job(ABC):
         reaper = [sys.executable, "-m", "tests.runner.reaper", str(os.getpid())]
         command = ["nice", f"-n{self.nice}", *reaper, *self.command()]
         process = subprocess.Popen(
-            command,
-            cwd=REPOSITORY,
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            pass_fds=self.locks,
-            # the kernel shares CPUs out to sessions, and whoever uses them too has one; a debugger needs the terminal
-            start_new_session=not self.shown,
+            command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT, pass_fds=self.locks
         )
-        self.pid = process.pid
-        if self.interrupted:
-            self.interrupt()
         _, status, usage = os.wait4(process.pid, 0)
         self.code = process.returncode = os.waitstatus_to_exitcode(status)
         self.cpu_s = usage.ru_utime + usage.ru_stime
