@@ -1,20 +1,26 @@
 """Addresses of pods and Services: two /16 ranges in 127.0.0.0/8 that belong to one state folder.
 
-A server holds its range by listening on the range's first address, so two servers never assign the same address.
+A server holds its range by listening on the range's first address, so two servers never assign the same address. While
+none runs, links from ranges to folders keep the range for its folder, whose Services and pods have addresses in it.
 """
 
+import contextlib
 import errno
 import itertools
 import json
+import os
 import random
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 POD_OCTETS = range(64, 128)
 SERVICE_OFFSET = 64  # 127.64 goes with 127.128
 GUARD_PORT = 10250
 LAST_HOST = 65_000
+RECORD = "addresses.json"
+OWNERS = Path("/tmp") / f"loopback-cluster-addresses-{os.getuid()}"  # noqa: S108 - the same for all TMPDIRs of a user
+"""A link for each range that a folder has. It counts while the folder has recorded the range."""
 
 
 class AddressError(Exception):
@@ -24,18 +30,22 @@ class AddressError(Exception):
 class Addresses:
     """Assigns addresses from one state folder's ranges."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, octets: Sequence[int] = POD_OCTETS, owners: Path = OWNERS) -> None:
         """Take the folder's ranges again, or choose free ones if the folder is new.
 
         Raises:
             AddressError: the ranges are taken, or the system has no loopback range.
         """
-        record = state / "addresses.json"
-        chosen: Iterable[int] = random.sample(POD_OCTETS, len(POD_OCTETS))
-        if record.exists():
-            chosen = [json.loads(record.read_text())["octet"]]
+        record = state / RECORD
+        if (own := _recorded(state)) is not None:
+            chosen = [own]
+        else:  # another folder's at last, and first that of one whose server began long ago
+            chosen = sorted(
+                random.sample(octets, len(octets)), key=lambda octet: _owned_since(owners / str(octet), octet)
+            )
         self._octet, self._guard = _claim(chosen)
         record.write_text(json.dumps({"octet": self._octet}))
+        _own(owners / str(self._octet), state)
         self._pods = itertools.cycle(range(2, LAST_HOST))
         self._services = itertools.cycle(range(2, LAST_HOST))
 
@@ -68,6 +78,31 @@ class Addresses:
             if not taken(address):
                 return address
         raise AddressError(f"every address of 127.{octet}.0.0/16 is in use")
+
+
+def _recorded(state: Path) -> int | None:
+    """The second octet of the range that the folder has."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(json.loads((state / RECORD).read_text())["octet"])
+    return None
+
+
+def _owned_since(link: Path, octet: int) -> float:
+    """When the link was made; 0 unless it is this user's and leads to a folder that is there and has this range."""
+    with contextlib.suppress(OSError):
+        made = link.lstat()
+        if made.st_uid == os.getuid() and _recorded(link) == octet:
+            return made.st_mtime
+    return 0.0
+
+
+def _own(link: Path, state: Path) -> None:
+    """Have it lead to the folder. Without links the range is kept only while a server runs."""
+    new = link.with_name(f".{link.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        link.parent.mkdir(mode=0o700, exist_ok=True)
+        new.symlink_to(state.resolve())
+        new.replace(link)
 
 
 def _claim(octets: Iterable[int]) -> tuple[int, socket.socket]:

@@ -1,0 +1,45 @@
+"""A state folder keeps its range of addresses while no server runs on it."""
+
+import pytest
+
+from ..addresses import Addresses
+
+OCTETS = 60, 61
+
+
+@pytest.fixture
+def started(tmp_path):
+    """The node's address of a server that ran on a folder; it has ended."""
+
+    def start(name):
+        (tmp_path / name).mkdir(exist_ok=True)
+        addresses = Addresses(tmp_path / name, OCTETS, tmp_path / "owners")
+        addresses.close()
+        return addresses.node
+
+    return start
+
+
+@pytest.mark.parametrize("attempt", range(8))
+def test_a_new_folder_leaves_the_range_of_a_stopped_one_alone(started, attempt):
+    first = started("first")
+
+    assert started("second") != first
+    assert started("first") == first
+
+
+@pytest.mark.parametrize("attempt", range(8))
+def test_the_range_of_a_folder_that_was_removed_is_free(started, tmp_path, attempt):
+    first, second = started("first"), started("second")
+    (tmp_path / "second" / "addresses.json").unlink()
+    (tmp_path / "second").rmdir()
+
+    assert started("third") == second != first
+
+
+@pytest.mark.parametrize("attempt", range(8))
+def test_where_every_range_belongs_to_a_stopped_folder_a_new_one_takes_that_of_the_oldest(started, attempt):
+    first, second = started("first"), started("second")
+
+    assert started("first") == first  # again, so that the second is older
+    assert started("third") == second
