@@ -1,7 +1,7 @@
 """`python3 -m bench.load --cpus 4 -- make test`: a command beside busy CPUs, as on a machine that others use too.
 
-Each of the others is a session of its own: where the kernel shares CPUs out to sessions (autogroup in sched(7)), they
-would take their time from the command's own session alone. Ends with the command's exit code. Needs no environment.
+Each busy process has a session of its own. Where the kernel divides CPU time between sessions (autogroup in sched(7)),
+it would otherwise slow down the command's own session alone. Ends with the command's exit code. Needs no environment.
 """
 
 import argparse

@@ -318,7 +318,7 @@ def make(uv: Path, name: str) -> None:
     started_at = time.monotonic()
     print(f"environments: building {name} with {python} ...", flush=True)
     shutil.rmtree(target, ignore_errors=True)
-    # its scripts find their Python where the folder is, as somebody may move or rename a checkout
+    # relocatable, because people move and rename checkouts
     _run([str(uv), "venv", "--quiet", "--relocatable", "--python", python, str(target)], f"cannot create {target}")
     install = [str(uv), "pip", "install", "--quiet", "--no-deps", "--python", str(target / "bin" / "python")]
     if name in WITH_TORCH:

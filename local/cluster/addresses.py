@@ -39,7 +39,7 @@ class Addresses:
         record = state / RECORD
         if (own := _recorded(state)) is not None:
             chosen = [own]
-        else:  # another folder's at last, and first that of one whose server began long ago
+        else:  # of other folders' ranges, which come last, first that of the server that started longest ago
             chosen = sorted(
                 random.sample(octets, len(octets)), key=lambda octet: _owned_since(owners / str(octet), octet)
             )
@@ -81,8 +81,8 @@ class Addresses:
 
 
 def _recorded(state: Path) -> int | None:
-    """The second octet of the range that the folder has."""
-    with contextlib.suppress(OSError, ValueError):
+    """The second octet of the range that the folder has; None without a whole record."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return int(json.loads((state / RECORD).read_text())["octet"])
     return None
 
@@ -97,7 +97,7 @@ def _owned_since(link: Path, octet: int) -> float:
 
 
 def _own(link: Path, state: Path) -> None:
-    """Have it lead to the folder. Without links the range is kept only while a server runs."""
+    """Have it lead to the folder. Where it cannot be made, the range is kept only while a server runs."""
     new = link.with_name(f".{link.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         link.parent.mkdir(mode=0o700, exist_ok=True)

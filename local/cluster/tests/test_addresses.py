@@ -1,5 +1,7 @@
 """A state folder keeps its range of addresses while no server runs on it."""
 
+import os
+
 import pytest
 
 from ..addresses import Addresses
@@ -38,8 +40,17 @@ def test_the_range_of_a_folder_that_was_removed_is_free(started, tmp_path, attem
 
 
 @pytest.mark.parametrize("attempt", range(8))
-def test_where_every_range_belongs_to_a_stopped_folder_a_new_one_takes_that_of_the_oldest(started, attempt):
-    first, second = started("first"), started("second")
+def test_where_every_range_belongs_to_a_stopped_folder_a_new_one_takes_that_of_the_oldest(started, tmp_path, attempt):
+    _, second = started("first"), started("second")
+    os.utime(tmp_path / "owners" / second.split(".")[1], (1, 1), follow_symlinks=False)
 
-    assert started("first") == first  # again, so that the second is older
     assert started("third") == second
+
+
+@pytest.mark.parametrize("record", ["", "{", "{}", "[]", '{"octet": null}'])
+def test_a_folder_whose_record_is_damaged_takes_a_range_and_stops_no_other(started, tmp_path, record):
+    started("first")
+    (tmp_path / "first" / "addresses.json").write_text(record)
+
+    assert started("second")
+    assert started("first")
