@@ -10,7 +10,7 @@ import yaml
 FILE = Path(__file__).with_name("cpu.yaml")
 FORMATS = ("int8", "int4")
 HEADER = """\
-# Small random checkpoints of each family, from plan to a booted Triton, as tests/local/families ran them:
+# Small random checkpoints of each family, from plan to an answer, as tests/local/families ran them:
 #   python3 -m tests local -- tests/local/families
 # writes this file again where SLIPWAY_UPDATE_GOLDENS=1 is set. A number is the cosine of engine's and source's logits.
 """

@@ -30,9 +30,9 @@ def release(chain, promoted):
             chain.cluster.delete(kind, found["metadata"]["name"])
 
 
-def adapter(revision, answer, match="exact"):
+def adapter(revision, answer, match="exact", name="polite"):
     smoke = [{"prompt": QUESTION, "answer": answer, "match": match}]
-    return {"name": "polite", "repo": adapted_model.REPO, "revision": revision, "smoke": smoke}
+    return {"name": name, "repo": adapted_model.REPO, "revision": revision, "smoke": smoke}
 
 
 def client_of(chain):
@@ -57,7 +57,8 @@ def listed(chain):
 
 
 def test_adapters_come_and_go_while_the_model_is_live(chain, release):
-    file, polite, pods = SPECS / f"{NAME}.yaml", f"{NAME}:polite", chain.cluster.endpoints(NAME)
+    file, pods = SPECS / f"{NAME}.yaml", chain.cluster.endpoints(NAME)
+    brief, polite = f"{NAME}:brief", f"{NAME}:polite"
     assert listed(chain) == [NAME]
 
     def run(*adapters):
@@ -65,20 +66,25 @@ def test_adapters_come_and_go_while_the_model_is_live(chain, release):
         file.write_text(yaml.safe_dump({**adapted_model.document(), "adapters": list(adapters)}, sort_keys=False))
         return chain.follow(chain.trigger(f"adapters__{NAME}"))
 
-    # added
-    view = run(adapter("v1", ANSWER))
+    # two are added
+    other = adapter("v1", ANSWER, name="brief")
+    view = run(other, adapter("v1", ANSWER))
     assert view.run.state == "success", chain.said(view)
-    assert (listed(chain), answer(chain, polite)) == ([NAME, polite], ANSWER)
+    assert listed(chain) == [NAME, brief, polite]
+    assert [answer(chain, name) for name in (brief, polite)] == [ANSWER, ANSWER]
 
     # refused: it does not answer its own question
-    view = run(adapter("odd", ANSWER))
+    view = run(other, adapter("odd", ANSWER))
     assert (view.run.state, view.results["load-adapters"].data["verdict"]) == ("failed", "failed")
-    assert (listed(chain), answer(chain, polite)) == ([NAME, polite], ANSWER)
+    assert (listed(chain), answer(chain, polite)) == ([NAME, brief, polite], ANSWER)
 
-    # replaced, of which the model itself notices nothing
+    # one is removed, one is replaced, and the model itself notices nothing
     view = run(adapter("odd", ".", "regex"))
     assert view.run.state == "success", chain.said(view)
+    assert listed(chain) == [NAME, polite]
     assert answer(chain, polite) != answer(chain, NAME) == ANSWER
+    with pytest.raises(openai.NotFoundError, match=f"there is {NAME}"):
+        answer(chain, brief)
 
     # a pod that starts has it
     assert (chain.live(NAME), chain.cluster.endpoints(NAME)) == (release, pods)
@@ -92,14 +98,11 @@ def test_adapters_come_and_go_while_the_model_is_live(chain, release):
 
     # rolled back, by the command
     done = chain.slipway("adapters", NAME, "--previous", "--reason", "it is odd")
-    assert (done.returncode, "serves adapters: polite" in done.stdout) == (0, True), done.stdout + done.stderr
-    assert answer(chain, polite) == ANSWER
+    assert (done.returncode, "serves adapters: brief " in done.stdout) == (0, True), done.stdout + done.stderr
+    assert [answer(chain, name) for name in (brief, polite)] == [ANSWER, ANSWER]
     status = json.loads(chain.slipway("status", NAME, "--json").stdout)["models"][0]
-    assert [(each["name"], each["revision"], each["listed"]) for each in status["adapters"]] == [("polite", "v1", True)]
-
-    # removed
-    assert run().run.state == "success"
-    assert listed(chain) == [NAME]
-    with pytest.raises(openai.NotFoundError, match=f"there is {NAME}"):
-        answer(chain, polite)
+    assert [(each["name"], each["revision"], each["listed"]) for each in status["adapters"]] == [
+        ("brief", "v1", True),
+        ("polite", "v1", True),
+    ]
     assert chain.live(NAME) == release

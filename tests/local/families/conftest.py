@@ -1,4 +1,4 @@
-"""Checkpoints of families, and a release of each from plan to a booted Triton."""
+"""Checkpoints of families, and a release of each from plan to an answer."""
 
 import sys
 

@@ -1,6 +1,9 @@
-"""A release of a family's checkpoint from plan to a booted Triton."""
+"""A release of a family's checkpoint from plan to an answer."""
 
 from types import SimpleNamespace
+
+from generation.runtime import Sampling
+from openvino_runtime import load
 
 from slipway.tasks.adapters.clock import SystemClock
 from slipway.tasks.adapters.workspace import Workspace
@@ -49,11 +52,22 @@ def planned(checkpoint, spec, folder):
     return Release.model_validate_json(store.read_bytes(outcome.data["release"])), workspace
 
 
-def released(checkpoint, spec, folder):
-    """Results of the steps from download to assemble, each in a workspace of its own, and the folder of quantize."""
+def released(checkpoint, spec, folder, *, booted):
+    """Results of the steps up to build, or to assemble, which boots Triton; each in a workspace of its own. Besides them the
+    folders of what quantize and build made."""
     release, workspace = planned(checkpoint, spec, folder)
     made = {"release": release}
-    for step in (download, quantize, build, assemble):
+    for step in (download, quantize, build, *((assemble,) if booted else ())):
         name = step.__name__.rpartition(".")[2]
         made[name] = step.run(release, workspace(name)).data
-    return SimpleNamespace(**made, quantized=folder / "quantize" / "quantized")
+    return SimpleNamespace(**made, quantized=folder / "quantize" / "quantized", engine=folder / "build" / "engine")
+
+
+def generated(engine, description, prompt, max_tokens):
+    """Tokens of the engine's greedy answer, by what serves it in Triton."""
+    runtime = load(engine, description["scheduler"], description["properties"], scores_prompts=False)
+    runtime.add(1, prompt, Sampling(max_tokens=max_tokens))
+    tokens = []
+    while runtime.has_work():
+        tokens += [token for progress in runtime.step() for token in progress.tokens]
+    return tokens

@@ -3,14 +3,12 @@
 import json
 
 import pytest
-from generation.runtime import Sampling
-from openvino_runtime import load
 
-from tests.local.families.releases import TEXTS
+from tests.local.families.releases import TEXTS, generated
 from tests.local.families.test_architectures_of_their_own_kind import built
 
 PROMPT = list(range(10, 30))
-SAMPLING = Sampling(max_tokens=12)
+MAX_TOKENS = 12
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +24,13 @@ def answer(engine, **generation):
     file = folder / "generation_config.json"
     file.unlink(missing_ok=True)  # it is a link to the checkpoint's
     file.write_text(json.dumps(generation))
-    runtime = load(folder, description["scheduler"], description["properties"], scores_prompts=False)
-    runtime.add(1, PROMPT, SAMPLING)
-    tokens = []
-    while runtime.has_work():
-        tokens += [token for progress in runtime.step() for token in progress.tokens]
-    return tokens
+    return generated(folder, description, PROMPT, MAX_TOKENS)
 
 
 def test_beams_and_forbidden_repetitions_of_the_model_do_not_reach_a_request(engine):
     plain = answer(engine, eos_token_id=1)
 
-    assert len(plain) == SAMPLING.max_tokens
+    assert len(plain) == MAX_TOKENS
     assert answer(engine, eos_token_id=1, num_beams=2, no_repeat_ngram_size=1, num_assistant_tokens=5) == plain
 
 

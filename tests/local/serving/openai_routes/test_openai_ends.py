@@ -124,7 +124,8 @@ def test_a_client_that_does_not_wait_for_a_whole_answer_frees_its_slot(long_api,
 
 
 def test_a_model_that_is_stopping_asks_its_clients_for_another_try(start_server, make_long_repository, tmp_path):
-    triton = start_server(make_long_repository(2))
+    # until its time to stop is over, it answers as long as it is asked
+    triton = start_server(make_long_repository(2), arguments=["--exit-timeout-secs=2"])
     with (
         OpenAiServer(triton, tmp_path) as api,
         httpx.Client(base_url=api.url, timeout=60) as client,
