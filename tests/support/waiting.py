@@ -5,9 +5,10 @@ import urllib.request
 
 PATIENCE_S = 180.0
 """Far more than anything here takes beside other work: a machine that stalls makes a test slow, not wrong."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.5
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.5
 LATE = 0.1
-"""Share of the time waited so far that passes until the next look: a look at a pod costs client and server 10 ms of a CPU."""
+"""Share of the time waited so far that passes until the next look: of a CPU, one at a pod takes client and server 10 ms, one
+at a run of Airflow's 50."""
 
 
 def until(check, timeout_s=PATIENCE_S, every_s=None, said=str):

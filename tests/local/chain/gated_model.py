@@ -27,7 +27,7 @@ TASK = {
     "at_least": 0.9,
 }
 STEP = re.compile(rb" -m slipway.tasks ([a-z-]+) ")
-EVERY_S = 0.3
+EVERY_S = 0.6
 
 
 def document():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import openai
 
-TIMEOUT_S, PAUSE_S = 60.0, 0.5
+TIMEOUT_S, PAUSE_S = 60.0, 1.0
 CITY = {
     "type": "object",
     "properties": {"city": {"enum": ["Paris", "Rome"]}, "sure": {"type": "boolean"}},
