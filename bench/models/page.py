@@ -32,8 +32,8 @@ NVIDIA's list of models, trt-engine and openvino against recorded files. Refusal
 """
 ON_CPU = """\
 Engine kind openvino, on any x86-64 CPU. A small random checkpoint of each family went from plan to an answer
-(tests/local/families): in int8 of the real Triton, in int4 of the engine without Triton. The number is the cosine of the engine's logits and the source's; random weights
-lose more to int4 than trained ones. Versions: {versions}.
+(tests/local/families): in int8 of the real Triton, in int4 of the engine without Triton. The number is the cosine of
+the engine's logits and the source's; random weights lose more to int4 than trained ones. Versions: {versions}.
 """
 NOT_RUN = "plan also takes {others} other model types (slipway/tasks/engines/openvino/families.py), which were not run."
 PUBLISHED = """\
