@@ -33,7 +33,7 @@ EVERY_S = 0.6
 def document():
     """The spec: the files and the quantization are the demo's, so that a release of the demo finds them stored."""
     gate = {
-        "smoke": SPEC["gate"]["smoke"][:1],  # which the damaged model answers too
+        "smoke": SPEC["gate"]["smoke"][:1],
         "quality": SPEC["gate"]["quality"],
         "benchmark": LOAD,
         "harness": {"concurrency": 2, "tasks": [TASK]},
