@@ -137,12 +137,8 @@ def reference(bench):
     """Tokens of the source by transformers, and proof that losing its positions changes them."""
     bench.need("torch", "transformers", *OWN)
     folders = {"none": _made(bench, "none"), "control": _made(bench, "control")}
-    answers = {
-        name: bench.run(
-            "generate_transformers", folder=folder, prompts=prompts(), tokens=ANSWER_TOKENS, device=bench.device
-        )["tokens"]
-        for name, folder in folders.items()
-    }
+    asked = {"prompts": prompts(), "tokens": ANSWER_TOKENS, "device": bench.device}
+    answers = bench.run("generate_transformers", folders=folders, **asked)
     lost = agreement(answers["none"], answers["control"])
     if lost >= min(AGREE.values()):
         raise RuntimeError(
@@ -158,15 +154,9 @@ def dequantized(format_):
         if format_ == "nvfp4":
             raise Skipped("its blocks are read by servers alone")
         folder = _made(bench, format_)
-        found = bench.run(
-            "generate_transformers",
-            folder=folder,
-            prompts=prompts(),
-            tokens=ANSWER_TOKENS,
-            device=bench.device,
-            quantized=True,
-        )
-        return _compared(bench, found["tokens"], format_)
+        asked = {"prompts": prompts(), "tokens": ANSWER_TOKENS, "device": bench.device, "quantized": True}
+        found = bench.run("generate_transformers", folders={format_: folder}, **asked)
+        return _compared(bench, found[format_], format_)
 
     return check
 

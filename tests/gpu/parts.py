@@ -47,30 +47,33 @@ def quantize(folder, out, quantization, device, texts):
     return {name: metrics[name] for name in ("source_bytes", "weights_bytes", "quantization", "versions")}
 
 
-def generate_transformers(folder, prompts, tokens, device, quantized=False):
-    """Greedy tokens of a checkpoint; one that is quantized is dequantized into the model that its config.json describes."""
+def generate_transformers(folders, prompts, tokens, device, quantized=False):
+    """Greedy tokens of each checkpoint, by its name; one that is quantized is dequantized into the model that its config.json
+    describes."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     from slipway.tasks.engines.huggingface.modelopt_readback import dequantized
 
-    if quantized:
+    def model_of(folder):
+        if not quantized:
+            return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         config = AutoConfig.from_pretrained(folder)
         del config.quantization_config
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
         model.load_state_dict(dequantized(Path(folder)), strict=False)
         model.tie_weights()
-    else:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    model = model.to(device).eval()
-    answers = []
-    for prompt in prompts:
-        ids = list(prompt)
-        with torch.inference_mode():
-            for _ in range(tokens):
-                ids.append(int(model(torch.tensor([ids], device=device)).logits[0, -1].argmax()))
-        answers.append(ids[len(prompt) :])
-    return {"tokens": answers}
+        return model
+
+    def answers_of(model):
+        for prompt in prompts:
+            ids = list(prompt)
+            with torch.inference_mode():
+                for _ in range(tokens):
+                    ids.append(int(model(torch.tensor([ids], device=device)).logits[0, -1].argmax()))
+            yield ids[len(prompt) :]
+
+    return {name: list(answers_of(model_of(folder).to(device).eval())) for name, folder in folders.items()}
 
 
 def generate_tensorrt_llm(folder, prompts, tokens):

@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.dags.places import SITE
 from tests.support.paths import REPOSITORY
 
@@ -37,21 +39,29 @@ told = {
     "files": {},
     "dags": [],
 }
-reached.clear()
-before = set(sys.modules)
-for file in sorted(pathlib.Path(sys.argv[2]).glob("*.py")):
-    spec = importlib.util.spec_from_file_location(f"parsed_{file.stem}", file)
+for file in sys.argv[2:]:
+    reached.clear()
+    before = set(sys.modules)
+    spec = importlib.util.spec_from_file_location(f"parsed_{pathlib.Path(file).stem}", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    told["files"][file.stem] = brought(before)
+    told["files"][file] = {"brought": brought(before), "reached": list(reached)}
     told["dags"] += [name for name, each in vars(module).items() if isinstance(each, sys.modules["airflow.sdk"].DAG)]
-told["reached"] = reached
 print(json.dumps(told))
 """
 
 
-def parsed(folder, home):
-    """What a process that parses the DAGs of a folder imports and reaches."""
+PLANTED = {"heavy": "import boto3\n", "names": "import socket\nsocket.getaddrinfo('127.0.0.1', 80)\n"}
+DAGS = sorted((REPOSITORY / "dags").glob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def parsed(tmp_path_factory):
+    """What a process that parses our DAGs, and then two files that do what ours must not, imports and reaches."""
+    home = tmp_path_factory.mktemp("home")
+    planted = [home / f"{name}.py" for name in PLANTED]
+    for file in planted:
+        file.write_text(PLANTED[file.stem])
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
@@ -62,7 +72,7 @@ def parsed(folder, home):
         "SLIPWAY_SPECS": str(REPOSITORY / "specs"),
     }
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(HEAVY), str(folder)],
+        [sys.executable, "-c", PROGRAM, json.dumps(HEAVY), *map(str, [*DAGS, *planted])],
         env=environment,
         cwd=home,
         capture_output=True,
@@ -70,28 +80,23 @@ def parsed(folder, home):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    told = json.loads(done.stdout.strip().splitlines()[-1])
+    told["planted"] = {file.stem: told["files"].pop(str(file)) for file in planted}
+    return told
 
 
-def test_parsing_the_dags_imports_no_client_and_no_toolkit_and_reaches_nothing(tmp_path):
-    told = parsed(REPOSITORY / "dags", tmp_path)
-
+def test_parsing_the_dags_imports_no_client_and_no_toolkit_and_reaches_nothing(parsed):
     specs = list((REPOSITORY / "specs").glob("*.yaml"))
-    assert len([each for each in told["dags"] if each.startswith("release__")]) == len(specs)
-    assert {name: heavy for name, heavy in told["files"].items() if heavy} == {}
-    assert told["reached"] == []
-    assert set(told["airflow"]) <= BY_AIRFLOW
-    assert set(told["operator"]) <= BY_THE_OPERATOR
+
+    assert len([each for each in parsed["dags"] if each.startswith("release__")]) == len(specs)
+    assert len(parsed["files"]) == len(DAGS)
+    assert {file: told for file, told in parsed["files"].items() if any(told.values())} == {}
+    assert set(parsed["airflow"]) <= BY_AIRFLOW
+    assert set(parsed["operator"]) <= BY_THE_OPERATOR
 
 
-def test_a_file_that_imports_a_client_or_asks_the_network_would_be_found(tmp_path):
-    folder = tmp_path / "dags"
-    folder.mkdir()
-    (folder / "heavy.py").write_text("import boto3\n")
-    (folder / "names.py").write_text("import socket\nsocket.getaddrinfo('127.0.0.1', 80)\n")
+def test_a_file_that_imports_a_client_or_asks_the_network_would_be_found(parsed):
+    (reached,) = parsed["planted"]["names"]["reached"]
 
-    told = parsed(folder, tmp_path)
-
-    assert set(told["files"]["heavy"]) == {"boto3", "botocore"}
-    assert len(told["reached"]) == 1
-    assert told["reached"][0].startswith("socket.getaddrinfo")
+    assert set(parsed["planted"]["heavy"]["brought"]) == {"boto3", "botocore"}
+    assert reached.startswith("socket.getaddrinfo")

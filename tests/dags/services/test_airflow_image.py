@@ -16,11 +16,8 @@ from airflow import settings
 settings.initialize()
 print(all(name in sys.modules for name in ("kubernetes.client", "boto3", "slipway.airflow.step_operator")))
 """
-FORKED = """
-import os, pathlib, sys
-sys.argv = ["airflow", "scheduler"]
-from airflow import settings
-settings.initialize()
+FORKED = f"""{IMPORTED}
+import os
 import slipway.airflow.runs as runs
 
 def child():
@@ -37,6 +34,7 @@ with open(runs.__file__, "a") as file:
     file.write("\\nADDED = 'changed'\\n")
 print(before, child())
 """
+"""Prints IMPORTED's word, and how a child found a module that changed before and after its parent imported it."""
 
 
 @pytest.fixture
@@ -54,21 +52,20 @@ def app(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(("process", "imported"), [("scheduler", "True"), ("dag-processor", "True"), ("jobs", "False")])
-def test_a_process_that_forks_imports_before_what_each_task_would_import(app, process, imported):
+def said(app, program, process):
+    """The words that a process of Airflow's prints last."""
     home = {"PATH": os.defpath, "HOME": str(app), "AIRFLOW_HOME": str(app / "home"), "PYTHONPATH": str(app)}
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTED, process], env=home, cwd=app, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", program, process]
+    return subprocess.run(command, env=home, cwd=app, capture_output=True, text=True, check=True).stdout.split()
 
-    assert done.stdout.split()[-1] == imported
+
+@pytest.mark.parametrize(("process", "imported"), [("dag-processor", "True"), ("jobs", "False")])
+def test_a_process_that_forks_imports_before_what_each_task_would_import(app, process, imported):
+    assert said(app, IMPORTED, process)[-1] == imported
 
 
 def test_a_task_sees_code_that_changed_after_the_scheduler_imported_it(app):
-    home = {"PATH": os.defpath, "HOME": str(app), "AIRFLOW_HOME": str(app / "home"), "PYTHONPATH": str(app)}
-    done = subprocess.run([sys.executable, "-c", FORKED], env=home, cwd=app, capture_output=True, text=True, check=True)
-
-    assert done.stdout.split()[-2:] == ["unchanged", "changed"]
+    assert said(app, FORKED, "scheduler")[-3:] == ["True", "unchanged", "changed"]
 
 
 def test_a_task_sees_code_that_changed_while_the_scheduler_imported_it(app):
@@ -76,7 +73,5 @@ def test_a_task_sees_code_that_changed_while_the_scheduler_imported_it(app):
     whole = file.read_text() + "\nADDED = 'changed'\n"
     changes_itself = "import pathlib\npathlib.Path(__file__).write_text({!r})\n"
     file.write_text(file.read_text() + changes_itself.format(whole))
-    home = {"PATH": os.defpath, "HOME": str(app), "AIRFLOW_HOME": str(app / "home"), "PYTHONPATH": str(app)}
-    done = subprocess.run([sys.executable, "-c", FORKED], env=home, cwd=app, capture_output=True, text=True, check=True)
 
-    assert done.stdout.split()[-2:] == ["changed", "changed"]
+    assert said(app, FORKED, "scheduler")[-2:] == ["changed", "changed"]
