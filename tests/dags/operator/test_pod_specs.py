@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 import yaml
-from kubernetes.client import ApiClient
+from kubernetes.client import ApiClient, Configuration
 
-from slipway.airflow.pods import deadline_s, step_pod
+from slipway.airflow.pods import deadline_s, light_objects, step_pod
 from slipway.airflow.runs import pod_name, run_identity
 from slipway.airflow.site import read_site
 from slipway.tasks.contracts.api_keys import OWN_KEY_VARIABLE
@@ -47,6 +47,37 @@ def test_the_pod_of_a_step_is_as_reviewed(engine, step):
     pod = ApiClient().sanitize_for_serialization(step_pod(step, asked, read_site(SITE)))
 
     check_golden(GOLDEN / "pods" / f"{engine}-{step}.yaml", yaml.safe_dump(pod, sort_keys=False))
+
+
+def test_a_pod_is_merged_without_settings_of_a_client_for_each_of_its_objects(runs, monkeypatch):
+    made, setup = [], Configuration.__init__
+    monkeypatch.setattr(
+        Configuration, "__init__", lambda self, **options: (made.append(self), setup(self, **options))[1]
+    )
+    monkeypatch.setattr(Configuration, "__deepcopy__", lambda self, memo: made.append(self))
+    operator = runs.operator("plan")
+    operator.full_pod_spec = step_pod("plan", runs.release.spec, read_site(SITE))
+
+    pod = operator.build_pod_request_obj(dry_run=True)
+
+    assert pod.spec.containers[0].env
+    assert len(made) < 10
+
+
+def test_what_is_read_of_a_connection_meanwhile_stays_a_clients_settings():
+    kept = Configuration.get_default_copy()
+    try:
+        with light_objects():
+            read = Configuration()
+            read.host = "https://cluster.test"
+            Configuration.set_default(read)
+
+        assert Configuration.get_default_copy().host == "https://cluster.test"
+        with light_objects():
+            pass
+        assert Configuration.get_default_copy().host == "https://cluster.test"
+    finally:
+        Configuration.set_default(kept)
 
 
 HARNESS = {"tasks": [{"task": "gsm8k", "at_least": 0.5}]}
