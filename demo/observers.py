@@ -55,6 +55,10 @@ class PodWatch:
         """Step by pod name."""
         return {name: pod.step for name, pod in list(self._pods.items())}
 
+    def steps_of(self, run: str) -> list[str]:
+        """The step of each pod of a run."""
+        return [pod.step for pod in list(self._pods.values()) if pod.run == run]
+
     def of(self, run: str) -> dict[str, Pod]:
         """The pods of a run, by step; the last one where a step was tried again."""
         return {pod.step: pod for pod in list(self._pods.values()) if pod.run == run}

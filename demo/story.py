@@ -131,6 +131,10 @@ class Demo:
         state = view.tasks["roll-back"].state
         self._expect(state == "success", "roll-back to succeed", state)
         self._expect(self._live_release() == live, f"{live} to stay live", self._live_release())
+        newest = read_channel(*self.settings.store(), self.spec.name).history[0].event
+        self._expect(newest == "refused", "the channel to record a refusal", newest)
+        candidate = self.settings.cluster().service_address(f"{self.spec.name}-candidate")
+        self._expect(candidate is None, "no candidate to be left", candidate)
         self._say(outcome_of(self.airflow, view).text)
         self._ask_live()
         self._await_gone(rolled_back)

@@ -41,7 +41,7 @@ MAX_DEADLINE_S = 30 * 24 * HOUR_S
 
 
 class _Shared(Configuration):  # type: ignore[misc]
-    """The client's settings, of which an object of a pod reads only that its fields are checked. A copy is itself."""
+    """Settings of a client, of which an object of a pod reads only that its fields are checked. A copy is itself."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Shared":
         return self
@@ -49,17 +49,22 @@ class _Shared(Configuration):  # type: ignore[misc]
 
 @contextmanager
 def light_objects() -> Iterator[None]:
-    """Let objects of pods that are made within the block share their settings.
+    """Let objects of pods that are made within the block share the default settings of clients.
 
     Each has its own otherwise, also in a copy, and to make them empties the caches of all loggers: of the 25 ms that it
     took Airflow to merge a pod, 20 (https://github.com/kubernetes-client/python/issues/1921; kubernetes 36.0).
     """
-    before = Configuration.get_default_copy()
-    Configuration.set_default(_Shared())
+    before = Configuration._default  # noqa: SLF001 - get_default_copy makes one where there is none
+    if isinstance(before, _Shared):
+        yield
+        return
+    shared = _Shared()
+    shared.__dict__.update(before.__dict__ if before else {})
+    Configuration.set_default(shared)
     try:
         yield
     finally:
-        if isinstance(Configuration.get_default_copy(), _Shared):  # else a connection was read meanwhile
+        if Configuration.get_default_copy() is shared:  # else a connection was read meanwhile
             Configuration.set_default(before)
 
 

@@ -64,20 +64,20 @@ def test_a_pod_is_merged_without_settings_of_a_client_for_each_of_its_objects(ru
     assert len(made) < 10
 
 
-def test_what_is_read_of_a_connection_meanwhile_stays_a_clients_settings():
-    kept = Configuration.get_default_copy()
-    try:
-        with light_objects():
-            read = Configuration()
-            read.host = "https://cluster.test"
-            Configuration.set_default(read)
+def test_clients_have_the_settings_that_were_read_before_and_meanwhile(monkeypatch):
+    monkeypatch.setattr(Configuration, "_default", None)
+    with light_objects(), light_objects():
+        assert ApiClient().configuration.host == Configuration().host
+    assert Configuration._default is None
 
-        assert Configuration.get_default_copy().host == "https://cluster.test"
-        with light_objects():
-            pass
-        assert Configuration.get_default_copy().host == "https://cluster.test"
-    finally:
-        Configuration.set_default(kept)
+    Configuration.set_default(Configuration(host="https://before.test"))
+    with light_objects():
+        assert ApiClient().configuration.host == "https://before.test"
+    assert ApiClient().configuration.host == "https://before.test"
+
+    with light_objects():
+        Configuration.set_default(Configuration(host="https://meanwhile.test"))
+    assert ApiClient().configuration.host == "https://meanwhile.test"
 
 
 HARNESS = {"tasks": [{"task": "gsm8k", "at_least": 0.5}]}

@@ -21,14 +21,10 @@ def slipway(chain, *arguments):
     return done.stdout
 
 
-def give(chain, lines, backup=""):
-    """Give the commands; their outputs by command.
-
-    A release is one of the revision that is not live, so that there is something to do.
-    """
+def give(chain, lines, backup="", release=()):
+    """Give the commands, that of a release with more arguments; their outputs by command."""
     said = {}
     for line in lines:
         words = [{"<name>": MODEL, "<back-up>": str(backup)}.get(word, word) for word in line]
-        more = ["--revision", chain.other_revision()] if words[0] == "release" else []
-        said[words[0]] = slipway(chain, *words, *more)
+        said[words[0]] = slipway(chain, *words, *(release if words[0] == "release" else ()))
     return said

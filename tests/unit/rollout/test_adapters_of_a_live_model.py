@@ -229,6 +229,15 @@ def test_a_removed_adapter_is_refused_with_the_known_names(world):
     assert world.document.listed == ("terse",)
 
 
+def test_the_last_adapter_can_be_removed(world):
+    world.run(spec(named("polite", 4)))
+
+    assert world.run(spec()).data["verdict"] == "passed"
+    with pytest.raises(InputError, match="polite"):
+        world.answers("polite")
+    assert (world.document.listed, [pod.listed for pod in world.pods.ready.values()]) == ((), [[], []])
+
+
 ONE = spec(named("terse", 8))
 TWO = spec(named("polite", 4), named("terse", 8))
 
