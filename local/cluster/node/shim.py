@@ -24,7 +24,7 @@ from typing import IO, Any
 
 READ_BYTES = 65536
 LINE_BYTES = 16384  # containerd splits longer lines
-LOOK_S = 0.5
+LOOK_S = 1.0
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 DRAIN_S = 1.0
 START_ERROR = 128  # containerd's exit code of a command that cannot be started
@@ -206,7 +206,7 @@ def default_signals() -> None:
 def descendants(root: int) -> list[int]:
     """Every living process below `root` (proc(5)); none where there is no /proc.
 
-    Read from the processes themselves, because every container asks twice a second: looking through all of /proc takes
+    Read from the processes themselves, because every container asks each second: looking through all of /proc takes
     each of them a hundredth of a CPU where 800 processes run.
     """
     pids, queue = [], [root]
