@@ -17,7 +17,7 @@ from slipway.tasks.contracts.api_keys import CLIENT_HEADER, SUBJECT_PREFIX, subj
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.authentication import KEYS_FILE, Quota, TokenIssuer
 from slipway.tasks.contracts.site.site import ServingSite, Site
-from slipway.tasks.serving.openai_api.generation.grammars import BUDGET, TRANSLATORS
+from slipway.tasks.serving.openai_api.generation.grammar_budget import BUDGET, TRANSLATORS
 from slipway.tasks.serving.rendered import front_keys, front_routes
 from slipway.tasks.serving.rendered import templates as template_files
 from slipway.tasks.serving.rendered.commands import PORTS, TRITON_PORTS

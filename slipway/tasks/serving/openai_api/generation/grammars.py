@@ -4,15 +4,12 @@ import asyncio
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 
-from slipway.tasks.adapters.worker import Budget, BusyError, LimitError, WorkError, Workers
+from slipway.tasks.adapters.worker import BusyError, LimitError, WorkError, Workers
+from slipway.tasks.serving.openai_api.generation.grammar_budget import BUDGET, TRANSLATORS
 from slipway.tasks.serving.openai_api.generation.grammar_program import GRAMMAR, REFUSAL
 from slipway.tasks.serving.openai_api.http.errors import unavailable
 from slipway.tasks.serving.openai_api.requests.formats import Schema
 
-TRANSLATORS = 2
-"""Half of them may do long work at a time, so that a short schema never waits for a long one."""
-BUDGET = Budget(cpu_s=2.0, seconds=10.0, memory_bytes=64 << 20)
-"""The longest schema that is within all limits takes about a second of a CPU and 20 MiB."""
 WAIT_S = 15.0
 """How long a request waits for its grammar, those before it included."""
 KEPT = 64
