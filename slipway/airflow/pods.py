@@ -41,7 +41,7 @@ MAX_DEADLINE_S = 30 * 24 * HOUR_S
 
 
 class _Shared(Configuration):  # type: ignore[misc]
-    """Settings of a client, of which an object of a pod reads only that its fields are checked. A copy is itself."""
+    """A client's configuration that is its own copy. Model objects only read from it whether to validate fields."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Shared":
         return self
@@ -49,10 +49,10 @@ class _Shared(Configuration):  # type: ignore[misc]
 
 @contextmanager
 def light_objects() -> Iterator[None]:
-    """Let objects of pods that are made within the block share the default settings of clients.
+    """Let the Kubernetes model objects that are made within the block share one configuration of the client.
 
-    Each has its own otherwise, also in a copy, and to make them empties the caches of all loggers: of the 25 ms that it
-    took Airflow to merge a pod, 20 (https://github.com/kubernetes-client/python/issues/1921; kubernetes 36.0).
+    Otherwise each has its own, copies too, and making one clears the caches of all loggers: that was 20 of the 25 ms in
+    which Airflow merged a pod (https://github.com/kubernetes-client/python/issues/1921; kubernetes 36.0).
     """
     before = Configuration._default  # noqa: SLF001 - get_default_copy makes one where there is none
     if isinstance(before, _Shared):

@@ -236,7 +236,7 @@ class StepOperator(KubernetesPodOperator):
         super().cleanup(pod, remote_pod, *arguments, **options)
 
     def build_pod_request_obj(self, *arguments: Any, **options: Any) -> "k8s.V1Pod":
-        """Merge the pod as the parent does, in a fifth of its time."""
+        """Build the pod as the parent does, in a fifth of the time."""
         with pods.light_objects():
             return super().build_pod_request_obj(*arguments, **options)
 

@@ -54,7 +54,7 @@ def test_a_pod_is_merged_without_settings_of_a_client_for_each_of_its_objects(ru
     monkeypatch.setattr(
         Configuration, "__init__", lambda self, **options: (made.append(self), setup(self, **options))[1]
     )
-    monkeypatch.setattr(Configuration, "__deepcopy__", lambda self, memo: made.append(self))
+    monkeypatch.setattr(Configuration, "__deepcopy__", lambda self, memo: (made.append(self), self)[1])
     operator = runs.operator("plan")
     operator.full_pod_spec = step_pod("plan", runs.release.spec, read_site(SITE))
 

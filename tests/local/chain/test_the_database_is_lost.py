@@ -83,8 +83,10 @@ def recovered(chain, promoted):
         given = person.submit(give, chain, asked, release=["--revision", chain.other_revision()])
 
         def seen(look):
-            """What `look` finds; what the command said, if it ended before."""
-            return until(lambda: look() or given.done(), timeout_s=600) and (look() or pytest.fail(f"{given.result()}"))
+            """What `look` finds while the command goes on."""
+            found = until(lambda: look() or (given.done() and given), timeout_s=600)
+            assert found is not given, given.result()
+            return found
 
         (run,) = seen(lambda: chain.airflow.runs(DAG, 1))
         retention = chain.trigger("retention", "beside-the-release", dry_run=False)
@@ -119,7 +121,7 @@ def history_of_runs(chain):
 
 @contextlib.contextmanager
 def site_with(chain, **changes):
-    """Airflow and the steps, each process of which reads the site file anew, have another one within the block."""
+    """Give Airflow and the steps another site file within the block: each of their processes reads it when it starts."""
     before = chain.stack.site_file.read_text()
     write_site(chain, yaml.safe_dump(yaml.safe_load(before) | changes))
     try:

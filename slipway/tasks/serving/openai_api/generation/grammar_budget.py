@@ -1,4 +1,4 @@
-"""What translations of schemas may take of a pod: apart from them, because the steps that render pods import it."""
+"""The budget of schema translations, in a module of its own because the steps that render pods import it."""
 
 from slipway.tasks.adapters.worker import Budget
 
