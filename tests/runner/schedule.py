@@ -1,8 +1,9 @@
 """Decides which job begins next: as many as CPUs and memory bear, those on which the longest chain of jobs waits first."""
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ def run(jobs: list[Job], room: Room, *, ended: Callable[[Job], None]) -> None:
     began = time.monotonic()
     by_name, order = {job.name: job for job in jobs}, by_urgency(jobs)
     waiting, running = list(order), dict[Future[None], Job]()
-    with ThreadPoolExecutor(len(jobs)) as threads:
+    with ThreadPoolExecutor(len(jobs)) as threads, _stopping(jobs):
         while waiting or running:
             for job in [job for job in waiting if any(_failed(by_name[name]) for name in job.needs)]:
                 waiting.remove(job)
@@ -55,6 +56,17 @@ def run(jobs: list[Job], room: Room, *, ended: Callable[[Job], None]) -> None:
                 job = running.pop(future)
                 future.result()
                 ended(job)
+
+
+@contextlib.contextmanager
+def _stopping(jobs: Iterable[Job]) -> Iterator[None]:
+    """Within it, who interrupts this process interrupts the jobs."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for job in jobs:
+            job.stop()
+        raise
 
 
 def by_urgency(jobs: list[Job]) -> list[Job]:

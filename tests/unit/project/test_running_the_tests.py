@@ -1,10 +1,12 @@
 """`python3 -m tests`: which parts a name means, and what runs beside what."""
 
 import dataclasses
+import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -178,6 +180,26 @@ def test_tests_whose_runner_was_killed_are_interrupted_as_on_a_terminal(tmp_path
     process.wait()
 
     until(ended.exists)
+
+
+def test_who_interrupts_the_runner_interrupts_its_parts(job, tmp_path):
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    session = f"cut -d' ' -f6 /proc/$$/stat > {begun}"
+    asleep = job("asleep", f"trap 'touch {ended}; exit' INT; {session}; until [ -e {ended} ]; do sleep 0.05; done")
+
+    def interrupt():
+        until(lambda: begun.exists() and begun.read_text().endswith("\n"))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    person = threading.Thread(target=interrupt)
+    person.start()
+
+    with pytest.raises(KeyboardInterrupt):
+        run(asleep)
+
+    person.join()
+    assert ended.exists()
+    assert int(begun.read_text()) != os.getsid(0)
 
 
 def filled(folder):
