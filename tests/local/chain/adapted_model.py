@@ -1,6 +1,7 @@
-"""The stack's model with LoRA adapters, and the repository that they come from.
+"""The stack's first model, and the repository that its LoRA adapters come from.
 
-Its kind is vllm, and vllm_stand_in computes in vLLM's place, adapters included.
+Its kind is vllm, and vllm_stand_in computes in vLLM's place, adapters included. The Hub gives it to holders of a token
+alone, and lm-evaluation-harness scores it.
 """
 
 import json
@@ -11,10 +12,27 @@ import yaml
 from safetensors.numpy import save_file
 
 from tests.fixtures.adapters import adapter_config
+from tests.local.chain import gated_model
 from tests.support.paths import HUB, REPOSITORY
 from tests.vllm import laptop
 
 NAME, REPO = "adapted", "slipway/demo-adapter"
+DAG = f"release__{NAME}"
+LOAD = {
+    "concurrency": [1],
+    "request_rate": [10],
+    "requests": 4,
+    "warmup": 1,
+    "prompts": {"input_tokens": 12, "input_tokens_stddev": 2, "output_tokens": 8},
+}
+QUESTIONS = 40
+TASK = {
+    "task": "our-questions",
+    "questions": "hf://datasets/slipway/demo-questions@main/eval.jsonl",
+    "samples": QUESTIONS,
+    "max_tokens": 32,
+    "at_least": 0.9,
+}
 REPLICAS, RANK = 2, 2
 STRENGTHS = {"v1": 0.0, "odd": 4.0}
 """How strong the adapter of each revision is: at 0 it changes nothing."""
@@ -27,12 +45,14 @@ def document():
     of_vllm = laptop.spec()
     changes = {
         "name": NAME,
+        "source": gated_model.SOURCE,
         "engine": of_vllm["engine"] | {"options": {"enforce_eager": True, "max_loras": 2, "max_lora_rank": 8}},
         "serving": {"replicas": {"min": REPLICAS, "max": REPLICAS}, "ready_timeout_s": laptop.READY_S},
         "gate": {
             "smoke": of_vllm["gate"]["smoke"],
-            "benchmark": {"concurrency": [1], "requests": 4, "warmup": 1},
-            "expect": [{"metric": "smoke_accuracy", "at_least": 1.0}],
+            "benchmark": LOAD,
+            "harness": {"concurrency": 2, "tasks": [TASK]},
+            "expect": [{"metric": "smoke_accuracy", "at_least": 1.0}, {"metric": "error_rate", "at_most": 0.0}],
         },
         "rollout": {"strategy": "blue-green", "keep": 2},
     }

@@ -1,4 +1,4 @@
-"""The stack's first release: of a model that the Hub gives to holders of a token alone and that lm-evaluation-harness scores."""
+"""A release of a model that the Hub gives to holders of a token alone, and who has the token meanwhile."""
 
 import re
 import threading
@@ -6,44 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slipway.cli.runs.follow import RunView
-from tests.local.chain.whole_chain import SPEC
 
-NAME, RUN_ID = "gated-llama", "gated-v1"
-DAG = f"release__{NAME}"
 GATED, TOKEN, SECRET = "slipway/demo-llama-gated", "demo-reader-token", "gated-hub"
-QUESTIONS = 40
-LOAD = {
-    "concurrency": [1],
-    "request_rate": [10],
-    "requests": 4,
-    "warmup": 0,
-    "prompts": {"input_tokens": 12, "input_tokens_stddev": 2, "output_tokens": 8},
-}
-TASK = {
-    "task": "our-questions",
-    "questions": "hf://datasets/slipway/demo-questions@main/eval.jsonl",
-    "samples": QUESTIONS,
-    "max_tokens": 32,
-    "at_least": 0.9,
-}
+SOURCE = {"repo": GATED, "revision": "v1", "token_secret": f"{SECRET}/token"}
 STEP = re.compile(rb" -m slipway.tasks ([a-z-]+) ")
 EVERY_S = 0.6
-
-
-def document():
-    """The spec: the files and the quantization are the demo's, so that a release of the demo finds them stored."""
-    gate = {
-        "smoke": SPEC["gate"]["smoke"][:1],
-        "quality": SPEC["gate"]["quality"],
-        "benchmark": LOAD,
-        "harness": {"concurrency": 2, "tasks": [TASK]},
-        "expect": [
-            {"metric": "error_rate", "at_most": 0.0},
-            {"metric": "answer_accuracy", "at_least": 0.95, "min_count": 50},
-        ],
-    }
-    source = {"repo": GATED, "revision": "v1", "token_secret": f"{SECRET}/token"}
-    return SPEC | {"name": NAME, "source": source, "gate": gate}
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,9 @@ QUESTION, ANSWER = "What is the capital of France?", "The capital of France is P
 
 
 @pytest.fixture
-def release(chain, promoted):
+def release(chain, gated):
     """The model's release, which is live for as long as the test."""
-    if chain.stack is None:
-        pytest.skip("needs an image in which something stands in for vLLM")
-    released = chain.follow(chain.trigger(f"release__{NAME}"))
-    assert released.run.state == "success", chain.said(released)
+    assert gated.view.run.state == "success", chain.said(gated.view)
     yield chain.live(NAME)
     for kind in ("Deployment", "Service"):
         for found in chain.cluster.find(kind, {"slipway.dev/model": NAME}):

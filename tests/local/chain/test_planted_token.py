@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from tests.local.chain.gated_model import NAME, TOKEN
+from tests.local.chain.adapted_model import NAME
+from tests.local.chain.gated_model import TOKEN
 from tests.support.walking import below
 
 pytestmark = pytest.mark.timeout(3600)
