@@ -4,8 +4,7 @@ import contextlib
 import time
 
 from slipway.airflow.pods import USER_ID
-from tests.local.chain.whole_chain import SPEC
-from tests.local.steps.step_pods import ByHand
+from tests.local.steps.step_pods import LIGHT_GATE, ByHand
 from tests.support.waiting import until
 
 NAME = "on-volume"
@@ -70,8 +69,6 @@ def _fill(core, namespace, site):
 
 def release_of(chain, folder, run=None):
     """A release of what a folder of the volume holds."""
-    gate = SPEC["gate"] | {"benchmark": {"concurrency": [1], "requests": 8, "warmup": 0}}
-    gate["expect"] = [{"metric": "smoke_accuracy", "at_least": 1.0}, {"metric": "error_rate", "at_most": 0.0}]
     serving = {"replicas": {"min": 2, "max": 2}} if chain.stack else {}
     run = run or f"volume-{int(time.time())}"
-    return ByHand(chain, NAME, run=run, gate=gate, source={"uri": f"pvc://{CLAIM}/{folder}"}, serving=serving)
+    return ByHand(chain, NAME, run=run, gate=LIGHT_GATE, source={"uri": f"pvc://{CLAIM}/{folder}"}, serving=serving)

@@ -25,6 +25,11 @@ from tests.support.waiting import until
 KILLED = 137
 FETCH = "fetch-repository"
 NUMBERS = itertools.count(1)
+LIGHT_GATE = SPEC["gate"] | {
+    "benchmark": {"concurrency": [1], "requests": 8, "warmup": 0},
+    "expect": [{"metric": "smoke_accuracy", "at_least": 1.0}, {"metric": "error_rate", "at_most": 0.0}],
+}
+"""For tests of what comes after it."""
 STOPPING = """
 import logging, os, runpy, signal, sys, threading
 text, pause_s = sys.argv[1], float(sys.argv[2])

@@ -4,18 +4,14 @@ import time
 
 import pytest
 
-from tests.local.chain.whole_chain import SPEC
-from tests.local.steps.step_pods import ByHand
+from tests.local.steps.step_pods import LIGHT_GATE, ByHand
 
 pytestmark = pytest.mark.timeout(900)
 GROUP = {"slipway.dev/group": "duo"}
 
 
 def member(chain, name):
-    gate = SPEC["gate"] | {"benchmark": {"concurrency": [1], "requests": 8, "warmup": 0}}
-    gate["expect"] = [{"metric": "smoke_accuracy", "at_least": 1.0}, {"metric": "error_rate", "at_most": 0.0}]
-    run = f"group-{int(time.time())}"
-    return ByHand(chain, name, run=run, gate=gate, serving={"group": "duo"})
+    return ByHand(chain, name, run=f"group-{int(time.time())}", gate=LIGHT_GATE, serving={"group": "duo"})
 
 
 @pytest.fixture

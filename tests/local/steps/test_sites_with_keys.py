@@ -12,7 +12,7 @@ from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.serving.rendered.front import STATS_PORT
 from tests.local.serving.openai_server import KeptClient
-from tests.local.steps.step_pods import ByHand
+from tests.local.steps.step_pods import LIGHT_GATE, ByHand
 from tests.support import plain_http
 from tests.support.waiting import until
 
@@ -72,7 +72,7 @@ def keyed(chain, tmp_path_factory):
     site = KeyedSite(chain, tmp_path_factory.mktemp("keyed"))
     site.slipway("setup")
     site.slipway("key", "create", "slipway", "--for-steps")
-    released = ByHand(site.chain, NAME)
+    released = ByHand(site.chain, NAME, gate=LIGHT_GATE)
     released.reach("promote")  # its steps ask the candidate with their own key
     released.make("promote")
     yield site
