@@ -12,7 +12,7 @@ from sqlalchemy import delete, select, update
 
 from slipway.airflow.page.actions import ACTIONS, FORM_BYTES
 from slipway.tasks.contracts.stored.artifact import Layout
-from tests.dags.services.api_server import HOSTILE, api_server, shows
+from tests.dags.services.api_server import HOSTILE, shows
 from tests.dags.services.people import ADMIN, HIDDEN, OPERATOR, VIEWER
 from tests.dags.services.stored_runs import store_dags, stored_run
 from tests.fakes.documents.page_documents import stored
@@ -222,11 +222,9 @@ def test_a_page_may_run_nothing_and_is_kept_nowhere(airflow, models, path):
     assert headers["cache-control"] == "no-store"
 
 
-def test_a_server_without_a_site_file_says_what_is_missing(dags, s3_endpoint, tmp_path):
-    missing = str(tmp_path / "site.yaml")
-    with api_server(tmp_path, s3_endpoint, SLIPWAY_SITE=missing) as server:
-        said = server.get(ALL, ADMIN)
-        unknown = server.get(ALL)
+def test_a_server_without_a_site_file_says_what_is_missing(started):
+    said, unknown = started.without_site
+    missing = str(started.site)
 
     assert (said.status, missing in said.text, said.headers["cache-control"]) == (500, True, "no-store")
     assert (unknown.status, missing in unknown.text) == (401, False)
