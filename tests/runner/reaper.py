@@ -25,13 +25,15 @@ def main(runner: int, command: list[str]) -> int:
     """The exit code of the command, once it has ended; `runner` is the pid of whoever starts it."""
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # the terminal interrupts the command itself, to which a handler gives back the default that `&` of a script took away
+    # what interrupts the command reaches this process too; a handler gives the command the default that `&` of a script took away
     signal.signal(signal.SIGINT, lambda *_: None)
+    told: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
     child = subprocess.Popen(command)
-    signal.signal(signal.SIGTERM, lambda *_: child.send_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, lambda *_: _interrupt(child))
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != runner:  # it died before the signal was asked for
-        child.send_signal(signal.SIGINT)
+    if told or os.getppid() != runner:  # it was told before, or the runner died before the signal was asked for
+        _interrupt(child)
     while True:
         pid, status = os.wait()
         if pid == child.pid:
@@ -39,6 +41,14 @@ def main(runner: int, command: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _end_what_is_left()
     return abs(os.waitstatus_to_exitcode(status))
+
+
+def _interrupt(child: subprocess.Popen[bytes]) -> None:
+    """Interrupt the command, and what it started as well where they have a process group of their own with this process."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGINT)
+    else:
+        child.send_signal(signal.SIGINT)
 
 
 def _end_what_is_left() -> None:

@@ -40,7 +40,11 @@ def run(jobs: list[Job], room: Room, *, ended: Callable[[Job], None]) -> None:
     began = time.monotonic()
     by_name, order = {job.name: job for job in jobs}, by_urgency(jobs)
     waiting, running = list(order), dict[Future[None], Job]()
-    with ThreadPoolExecutor(len(jobs)) as threads, _stopping(jobs):
+    with (
+        _stopping(jobs),
+        ThreadPoolExecutor(len(jobs)) as threads,
+        _stopping(jobs),
+    ):  # who waits may interrupt once more
         while waiting or running:
             for job in [job for job in waiting if any(_failed(by_name[name]) for name in job.needs)]:
                 waiting.remove(job)
@@ -60,7 +64,7 @@ def run(jobs: list[Job], room: Room, *, ended: Callable[[Job], None]) -> None:
 
 @contextlib.contextmanager
 def _stopping(jobs: Iterable[Job]) -> Iterator[None]:
-    """Within it, who interrupts this process interrupts the jobs."""
+    """Within it, who interrupts this process interrupts the jobs that a terminal does not."""
     try:
         yield
     except KeyboardInterrupt:

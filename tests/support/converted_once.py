@@ -2,13 +2,14 @@
 model in several formats. A tokenizer that is refused is converted each time.
 """
 
+import hashlib
 import shutil
 
 import pytest
 
 from slipway.tasks.engines.openvino import build
 
-WEIGHTS = {".xml", ".bin"}
+WEIGHTS = {".xml", ".bin", ".safetensors"}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -17,8 +18,8 @@ def tokenizers_converted_once(tmp_path_factory):
     convert, known = build.convert, {}
 
     def converted(checkpoint, out):
-        files = [file for file in sorted(checkpoint.iterdir()) if file.suffix not in WEIGHTS]
-        given = tuple((file.name, file.read_bytes()) for file in files)
+        files = [file for file in sorted(checkpoint.rglob("*")) if file.is_file() and file.suffix not in WEIGHTS]
+        given = tuple((file.relative_to(checkpoint), hashlib.sha256(file.read_bytes()).digest()) for file in files)
         if given not in known:
             folder = tmp_path_factory.mktemp("tokenizer")
             known[given] = folder, convert(checkpoint, folder)

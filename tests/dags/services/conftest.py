@@ -19,6 +19,7 @@ def started(database, s3_endpoint, tmp_path_factory):
     with api_server(folder, s3_endpoint, SLIPWAY_SITE=str(site)) as server:
         without_site = [server.get("/slipway/", user) for user in (ADMIN, None)]
         shutil.copy(SITE, site)
+        assert server.get("/slipway/", ADMIN).status == 200, "a server takes the site file that it lacked"
         yield SimpleNamespace(server=server, site=site, without_site=without_site)
 
 

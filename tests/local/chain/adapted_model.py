@@ -12,7 +12,7 @@ import yaml
 from safetensors.numpy import save_file
 
 from tests.fixtures.adapters import adapter_config
-from tests.local.chain import gated_model
+from tests.local.chain import hub_token
 from tests.support.paths import HUB, REPOSITORY
 from tests.vllm import laptop
 
@@ -41,11 +41,11 @@ STAND_IN = REPOSITORY / "tests" / "local" / "chain" / "vllm_stand_in"
 
 
 def document():
-    """The spec: room for two adapters in two pods, and a gate that is soon done."""
+    """The spec: room for two adapters in two pods, and a gate with a little of everything."""
     of_vllm = laptop.spec()
     changes = {
         "name": NAME,
-        "source": gated_model.SOURCE,
+        "source": hub_token.SOURCE,
         "engine": of_vllm["engine"] | {"options": {"enforce_eager": True, "max_loras": 2, "max_lora_rank": 8}},
         "serving": {"replicas": {"min": REPLICAS, "max": REPLICAS}, "ready_timeout_s": laptop.READY_S},
         "gate": {

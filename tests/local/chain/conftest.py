@@ -12,8 +12,8 @@ import yaml
 
 from local.stack import Stack
 from slipway.airflow.runs import run_identity
-from tests.local.chain import adapted_model, fleet, gated_model
-from tests.local.chain.gated_model import FirstRelease, Watcher
+from tests.local.chain import adapted_model, fleet, hub_token
+from tests.local.chain.hub_token import FirstRelease, Watcher
 from tests.local.chain.own_stack import FOLDER, SPECS, named_chain, own_chain, remove_stacks_of_ended_sessions
 from tests.local.chain.whole_chain import MODEL, SPEC_FILE, made_light
 from tests.support.paths import REPOSITORY
@@ -59,7 +59,7 @@ def gated(chain):
         pytest.skip(
             "needs an image in which something stands in for vLLM, and looks at the stack's processes and files"
         )
-    secret = {"metadata": {"name": gated_model.SECRET}, "stringData": {"token": gated_model.TOKEN}}
+    secret = {"metadata": {"name": hub_token.SECRET}, "stringData": {"token": hub_token.TOKEN}}
     chain.core.create_namespaced_secret(chain.site.kubernetes.pipeline_namespace, secret)
     run_id = f"{adapted_model.NAME}-v1"
     with chain.counting_pods(run=run_identity(run_id)) as pods, Watcher(chain) as seen:

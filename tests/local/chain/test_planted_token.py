@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from tests.local.chain.adapted_model import NAME
-from tests.local.chain.gated_model import TOKEN
+from tests.local.chain.hub_token import TOKEN
 from tests.support.walking import below
 
 pytestmark = pytest.mark.timeout(3600)

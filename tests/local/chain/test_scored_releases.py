@@ -2,6 +2,7 @@
 
 import pytest
 
+from slipway.tasks.contracts.stored.artifact import STAGES
 from tests.local.chain.adapted_model import NAME, QUESTIONS, TASK
 
 pytestmark = pytest.mark.timeout(3600)
@@ -26,6 +27,7 @@ def test_a_model_that_meets_its_score_is_promoted_with_the_harness_in_its_verdic
     view = gated.view
 
     assert view.run.state == "success", chain.said(view)
+    assert set(gated.steps) >= set(STAGES)
     assert gated.steps.count("evaluate") == 1
     assert f"{SCORE} exact_match" in view.results["evaluate"].summary
     assert (view.results["gate"].data["verdict"], set(lines(view).values())) == ("passed", {"passed"})

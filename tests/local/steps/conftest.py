@@ -1,5 +1,8 @@
 """Pods of steps that tests start themselves, as slipway/airflow makes them: on a stack without Airflow, or on what the
-environment names (tests/local/chain/conftest.py)."""
+environment names (tests/local/chain/conftest.py).
+
+The killed steps make the demo's stages for all: the files are named so that those which find them stored come after.
+"""
 
 import pytest
 

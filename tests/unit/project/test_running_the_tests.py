@@ -182,10 +182,11 @@ def test_tests_whose_runner_was_killed_are_interrupted_as_on_a_terminal(tmp_path
     until(ended.exists)
 
 
-def test_who_interrupts_the_runner_interrupts_its_parts(job, tmp_path):
-    begun, ended = tmp_path / "begun", tmp_path / "ended"
-    session = f"cut -d' ' -f6 /proc/$$/stat > {begun}"
-    asleep = job("asleep", f"trap 'touch {ended}; exit' INT; {session}; until [ -e {ended} ]; do sleep 0.05; done")
+def test_who_interrupts_the_runner_interrupts_its_parts_and_what_they_started(job, tmp_path):
+    begun, ended = tmp_path / "begun", [tmp_path / name for name in ("inner", "outer")]
+    session, waits = f"cut -d' ' -f6 /proc/$$/stat > {begun}", "while :; do sleep 0.05; done"
+    inner, outer = (f"trap 'touch {file}; exit' INT" for file in ended)
+    asleep = job("asleep", f'{outer}; sh -c "{inner}; {session.replace("$", chr(92) + "$")}; {waits}"; {waits}')
 
     def interrupt():
         until(lambda: begun.exists() and begun.read_text().endswith("\n"))
@@ -198,7 +199,7 @@ def test_who_interrupts_the_runner_interrupts_its_parts(job, tmp_path):
         run(asleep)
 
     person.join()
-    assert ended.exists()
+    assert [file.exists() for file in ended] == [True, True]
     assert int(begun.read_text()) != os.getsid(0)
 
 
