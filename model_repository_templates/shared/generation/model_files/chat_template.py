@@ -51,8 +51,9 @@ class ChatTemplate:
         whole, refusal = self._probe()
         if PROBE in whole:
             return
-        self._in_parts = True
-        self._in_parts = PROBE in self._probe()[0]
+        if refusal is None or not isinstance(refusal.__cause__, LimitError):  # parts would take as long
+            self._in_parts = True
+            self._in_parts = PROBE in self._probe()[0]
         if refusal is not None and not self._in_parts:
             raise SettingsError(f"{refusal} {REMEDY}") from refusal
 
