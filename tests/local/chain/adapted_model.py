@@ -25,7 +25,7 @@ LOAD = {
     "warmup": 1,
     "prompts": {"input_tokens": 12, "input_tokens_stddev": 2, "output_tokens": 8},
 }
-QUESTIONS = 40
+QUESTIONS = 30
 TASK = {
     "task": "our-questions",
     "questions": "hf://datasets/slipway/demo-questions@main/eval.jsonl",

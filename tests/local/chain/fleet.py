@@ -1,6 +1,6 @@
 """The stack's fleet: the demo's model in servers of two shapes, one of which no gate would pass."""
 
-from tests.local.chain.whole_chain import SPEC
+from tests.local.chain.whole_chain import FEW_QUESTIONS, SPEC
 
 NAME = "duo"
 REFUSED, LIVE = "duo-cpu-1", "duo-cpu-2"
@@ -12,7 +12,7 @@ def document():
     expect = [{"metric": "smoke_accuracy", "at_least": 1.0}, {"metric": "error_rate", "at_most": 0.0}]
     gate = {
         "smoke": SPEC["gate"]["smoke"][:1],
-        "quality": SPEC["gate"]["quality"],
+        "quality": FEW_QUESTIONS,
         "benchmark": {"concurrency": [1], "requests": 4, "warmup": 0},
         "expect": expect,
     }

@@ -17,7 +17,7 @@ from slipway.tasks.contracts.fit.step_kinds import steps_of
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import STAGES
 from slipway.tasks.contracts.stored.lease import lease_names
-from tests.local.chain.whole_chain import SPEC, Ended, processes_naming
+from tests.local.chain.whole_chain import FEW_QUESTIONS, SPEC, Ended, processes_naming
 from tests.support.cluster_process import restart_counts
 from tests.support.processes import sent, state_of
 from tests.support.waiting import until
@@ -26,6 +26,7 @@ KILLED = 137
 FETCH = "fetch-repository"
 NUMBERS = itertools.count(1)
 LIGHT_GATE = SPEC["gate"] | {
+    "quality": FEW_QUESTIONS,
     "benchmark": {"concurrency": [1], "requests": 8, "warmup": 0},
     "expect": [{"metric": "smoke_accuracy", "at_least": 1.0}, {"metric": "error_rate", "at_most": 0.0}],
 }
