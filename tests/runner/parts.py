@@ -2,7 +2,7 @@
 
 A part is a folder without the folders and files that are parts of their own. `seconds` and `cpus` only decide the order
 and how many run at once: copy them from .slipway/test-durations.txt when they are far off. Airflow takes a third of a CPU for
-as long as its stack stands, so that there is one, and it begins before all others. Its `nice` of 0 helps it only where the
+as long as its stack stands, so that there is one, which begins at once. Its `nice` of 0 helps it only where the
 kernel does not group processes by session (autogroup in sched(7), which Debian has): parts, pods and stacks have their own.
 """
 

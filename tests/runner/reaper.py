@@ -25,7 +25,8 @@ def main(runner: int, command: list[str]) -> int:
     """The exit code of the command, once it has ended; `runner` is the pid of whoever starts it."""
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # what interrupts the command reaches this process too; a handler gives the command the default that `&` of a script took away
+    # what interrupts the command reaches this process too, which goes on; its handler also gives the command the default
+    # that `&` of a script took away
     signal.signal(signal.SIGINT, lambda *_: None)
     told: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
@@ -44,7 +45,7 @@ def main(runner: int, command: list[str]) -> int:
 
 
 def _interrupt(child: subprocess.Popen[bytes]) -> None:
-    """Interrupt the command, and what it started as well where they have a process group of their own with this process."""
+    """Interrupt the command; the whole process group, as a terminal does, where this process leads one."""
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGINT)
     else:

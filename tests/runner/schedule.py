@@ -40,11 +40,8 @@ def run(jobs: list[Job], room: Room, *, ended: Callable[[Job], None]) -> None:
     began = time.monotonic()
     by_name, order = {job.name: job for job in jobs}, by_urgency(jobs)
     waiting, running = list(order), dict[Future[None], Job]()
-    with (
-        _stopping(jobs),
-        ThreadPoolExecutor(len(jobs)) as threads,
-        _stopping(jobs),
-    ):  # who waits may interrupt once more
+    # the outer one is for a second interrupt, while the executor waits for jobs that are ending
+    with _stopping(jobs), ThreadPoolExecutor(len(jobs)) as threads, _stopping(jobs):
         while waiting or running:
             for job in [job for job in waiting if any(_failed(by_name[name]) for name in job.needs)]:
                 waiting.remove(job)

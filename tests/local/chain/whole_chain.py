@@ -45,7 +45,7 @@ TRAFFIC_PAUSE_S = 1.0
 BENCHMARK = {"concurrency": [1, 4], "requests": 32, "warmup": 2}
 CONNECTION_AGE_S = 10
 FEW_QUESTIONS = SPEC["gate"]["quality"] | {"dataset": "hf://datasets/slipway/demo-questions@main/held-out.jsonl"}
-"""For a gate that does not judge their answers. The texts for perplexity are the demo's: they are in the key of quantize."""
+"""This is for a gate that does not judge the answers. The texts for perplexity are the demo's: they are in the key of quantize."""
 
 
 def made_light(spec):

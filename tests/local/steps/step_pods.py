@@ -30,7 +30,7 @@ LIGHT_GATE = SPEC["gate"] | {
     "benchmark": {"concurrency": [1], "requests": 8, "warmup": 0},
     "expect": [{"metric": "smoke_accuracy", "at_least": 1.0}, {"metric": "error_rate", "at_most": 0.0}],
 }
-"""For tests of what comes after it."""
+"""It is for tests of what comes after the gate."""
 STOPPING = """
 import logging, os, runpy, signal, sys, threading
 text, pause_s = sys.argv[1], float(sys.argv[2])

@@ -4,6 +4,7 @@ import pytest
 from generation.model_files.chat_template import ChatTemplate
 from generation.requests.question import RefusedError
 from generation.settings import SettingsError
+from generation.workers.preparers import PREPARERS
 
 ASKS = "{{ messages[0].content }}"
 ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
@@ -27,10 +28,15 @@ ARGUED = (
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("hostile", "said"), HOSTILE)
-def test_a_hostile_template_is_refused_within_its_limits_and_the_next_one_is_rendered(hostile, said):
+def test_a_hostile_template_is_refused_within_its_limits_and_the_next_one_is_rendered(hostile, said, monkeypatch):
+    asked, ask = [], PREPARERS.ask
+    monkeypatch.setattr(PREPARERS, "ask", lambda task: asked.append(task) or ask(task))
+
     with pytest.raises(SettingsError, match=said):
         ChatTemplate(hostile + ASKS, {})
 
+    attempts = [task for task in asked if "given" in task]
+    assert len(attempts) < 2 or "took more" not in said, "the message in parts takes as long as the text"
     assert ChatTemplate(ASKS, {}).wrap("Hi") == "Hi"
 
 
