@@ -41,7 +41,6 @@ class Job(ABC):
     cpus: float
     memory_mb: int
     needs: tuple[str, ...]
-    nice: int = 0
     shown: bool = False
     code: int | None = None
     cpu_s: float = 0.0
@@ -95,9 +94,8 @@ class Job(ABC):
         environment.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's threads spin when a process begins
         environment |= self.variables()
         reaper = [sys.executable, "-m", "tests.runner.reaper", str(os.getpid())]
-        command = ["nice", f"-n{self.nice}", *reaper, *self.command()]
         process = subprocess.Popen(
-            command,
+            [*reaper, *self.command()],
             cwd=REPOSITORY,
             env=environment,
             stdout=output,
@@ -144,7 +142,7 @@ class Testing(Job):
         """The job of a part."""
         needs = tuple(f"environment {name}" for name in dict.fromkeys(part.environments))
         cost, folder = (part.seconds, part.cpus, part.memory_mb), folders.disk if part.pods else folders.memory
-        job = cls(part.name, *cost, needs, part.nice, part=part, arguments=arguments, folder=folder)
+        job = cls(part.name, *cost, needs, part=part, arguments=arguments, folder=folder)
         job.locks = folders.locks
         return job
 

@@ -2,8 +2,7 @@
 
 A part is a folder without the folders and files that are parts of their own. `seconds` and `cpus` only decide the order
 and how many run at once: copy them from .slipway/test-durations.txt when they are far off. Airflow takes a third of a CPU for
-as long as its stack stands, so that there is one, which begins at once. Its `nice` of 0 helps it only where the
-kernel does not group processes by session (autogroup in sched(7), which Debian has): parts, pods and stacks have their own.
+as long as its stack stands, so that there is one, which begins at once.
 """
 
 from dataclasses import dataclass, field
@@ -57,7 +56,6 @@ class Part:
     besides: tuple[str, ...] = ()
     memory_mb: int = 700
     paths: tuple[str, ...] = field(default=())
-    nice: int = 5
     pods: bool = False
 
     @property
@@ -89,7 +87,7 @@ PARTS = (
     Part("contracts/wheels", 35, besides=(*VLLM, *XGRAMMAR, "transformers4"), memory_mb=2000),
     Part("dags", 235, 0.7, python="airflow", besides=("local",), pods=True),
     Part("cluster", 240, 0.3, python="local", paths=("local/cluster/tests",), pods=True),
-    Part("local/chain", 720, 0.9, besides=(*STACK, "harness"), memory_mb=4000, nice=0, pods=True),
+    Part("local/chain", 720, 0.9, besides=(*STACK, "harness"), memory_mb=4000, pods=True),
     Part("local/steps", 360, 0.6, besides=("local", "triton", "front"), memory_mb=2000, pods=True),
     Part("local/rollout", 750, 0.3, besides=("local", "front"), memory_mb=1000, pods=True),
     Part("local/serving", 460, 0.6, besides=("triton", "front", "local", "clients"), memory_mb=1500),

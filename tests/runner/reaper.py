@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -19,11 +20,18 @@ GRACE_S = 2.0
 """What is ending already, or was told to end, has this long."""
 DEPTH = 8
 """Children are killed this often, since each may leave children of its own."""
+TIME_SLICE_MS = 20
+"""How long a process computes before others may. The default is 1.4 ms on two CPUs (Linux 6.18); with this, seven processes
+that compute on two take 4 % less CPU time, since each finds its data in the caches for longer."""
+SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
+"""A system call that libc has no function for, by the machine of uname(2)."""
+KEEP_POLICY = 0x08
 
 
 def main(runner: int, command: list[str]) -> int:
     """The exit code of the command, once it has ended; `runner` is the pid of whoever starts it."""
     libc = ctypes.CDLL(None)
+    _compute_in_long_slices(libc)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     # what interrupts the command reaches this process too, which goes on; its handler also gives the command the default
     # that `&` of a script took away
@@ -42,6 +50,14 @@ def main(runner: int, command: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _end_what_is_left()
     return abs(os.waitstatus_to_exitcode(status))
+
+
+def _compute_in_long_slices(libc: ctypes.CDLL) -> None:
+    """For this process and those that it starts. Where the kernel cannot (before Linux 6.12) or may not, nothing changes."""
+    if number := SCHED_SETATTR.get(os.uname().machine):
+        # struct sched_attr of sched_setattr(2): size, policy, flags, nice, priority, runtime (ns), deadline, period
+        attributes = struct.pack("=IIQiIQQQ", 48, 0, KEEP_POLICY, os.nice(0), 0, TIME_SLICE_MS * 1_000_000, 0, 0)
+        libc.syscall(number, 0, attributes, 0)
 
 
 def _interrupt(child: subprocess.Popen[bytes]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.__main__ import once_more
-from tests.runner import durations, jobs, schedule
+from tests.runner import durations, jobs, reaper, schedule
 from tests.runner.jobs import TESTS_FAILED, Job
 from tests.runner.parts import PARTS, TIERS, Part, UnknownPartError, chosen
 from tests.runner.temporary import Folders, folders
@@ -170,9 +170,9 @@ def test_what_tests_leave_behind_is_named_and_ended(job, tmp_path):
 
 def test_tests_whose_runner_was_killed_are_interrupted_as_on_a_terminal(tmp_path):
     begun, ended = tmp_path / "begun", tmp_path / "ended"
-    command = f"trap 'touch {ended}; exit' INT; touch {begun}; until [ -e {ended} ]; do sleep 0.05; done"
-    reaper = f"[{sys.executable!r}, '-m', 'tests.runner.reaper', str(os.getpid()), 'sh', '-c', {command!r}]"
-    runner = f"import os, subprocess; subprocess.run({reaper})"
+    shell = f"trap 'touch {ended}; exit' INT; touch {begun}; until [ -e {ended} ]; do sleep 0.05; done"
+    command = f"[{sys.executable!r}, '-m', 'tests.runner.reaper', str(os.getpid()), 'sh', '-c', {shell!r}]"
+    runner = f"import os, subprocess; subprocess.run({command})"
     process = subprocess.Popen([sys.executable, "-c", runner], cwd=REPOSITORY)
     until(begun.exists)
 
@@ -201,6 +201,17 @@ def test_who_interrupts_the_runner_interrupts_its_parts_and_what_they_started(jo
     person.join()
     assert [file.exists() for file in ended] == [True, True]
     assert int(begun.read_text()) != os.getsid(0)
+
+
+def test_processes_of_tests_have_longer_time_slices_than_others(job):
+    told = Path("/proc/self/sched")
+    if os.uname().machine not in reaper.SCHED_SETATTR or not told.exists() or "se.slice" not in told.read_text():
+        pytest.skip("this kernel does not tell the time slice of a process")
+    sliced = job("sliced", f"grep se.slice {told}")
+
+    run(sliced)
+
+    assert int(sliced.log.read_text().split()[-1]) == reaper.TIME_SLICE_MS * 1_000_000
 
 
 def filled(folder):
@@ -305,7 +316,7 @@ def probe(tmp_path, text):
     file.write_text(begin + text)
     without_imports = ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # half of what a probe takes
     part = jobs.Testing.of(
-        Part(f"probe {tmp_path.name}", 1, nice=0), [str(file), *without_imports], Folders(tmp_path, tmp_path)
+        Part(f"probe {tmp_path.name}", 1), [str(file), *without_imports], Folders(tmp_path, tmp_path)
     )
     part.report.unlink(missing_ok=True)
     schedule.run([dataclasses.replace(part, needs=())], ROOM, ended=lambda job: setattr(part, "code", job.code))
