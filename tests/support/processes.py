@@ -1,5 +1,6 @@
 """What the kernel tells of a process that may end at any moment."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -26,3 +27,14 @@ def sent(pid, number):
     except ProcessLookupError:
         return False
     return True
+
+
+def processes_naming(text):
+    """Pid and command line of every process whose command line or environment holds `text`; zombies are none."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command, environment = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
+            if command and text.encode() in command + environment and int(folder.name) != os.getpid():
+                found[int(folder.name)] = command.replace(b"\0", b" ").decode(errors="replace").strip()
+    return found

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from local.stack import Stack
 from tests.local.chain.airflow_errors import errors_since
-from tests.local.chain.whole_chain import Chain, processes_naming
+from tests.local.chain.whole_chain import Chain
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.processes import processes_naming
 from tests.support.service_logs import LogFiles, Told, tell
 
 STACKS = REPOSITORY / ".slipway" / "test-stacks"

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.local.chain.own_stack import FOLDER
-from tests.local.chain.whole_chain import processes_naming
+from tests.support.processes import processes_naming
 from tests.support.walking import below
 
 LOGS = (".log", ".jsonl"), {"log", "shim-errors"}

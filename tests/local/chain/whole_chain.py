@@ -33,6 +33,7 @@ from slipway.tasks.contracts.spec.gate import PER_LEVEL_METRICS
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import MANIFEST, Layout
 from tests.support.paths import REPOSITORY
+from tests.support.processes import processes_naming
 from tests.support.waiting import until
 
 SPEC_FILE = REPOSITORY / "specs" / "demo.yaml"
@@ -58,17 +59,6 @@ def made_light(spec):
             limit = next(name for name in line if name.startswith("at_"))
             line[limit] *= 0.01 if limit.startswith("at_least") else 100
     return spec
-
-
-def processes_naming(text):
-    """Pid and command line of every process whose command line or environment holds `text`; zombies are none."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            command, environment = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
-            if command and text.encode() in command + environment and int(folder.name) != os.getpid():
-                found[int(folder.name)] = command.replace(b"\0", b" ").decode(errors="replace").strip()
-    return found
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,12 @@
 """The demo engine in real Triton, rendered from the project's own templates."""
 
+import contextlib
 import os
 import shutil
-from pathlib import Path
+import signal
+import threading
 
+import httpx
 import pytest
 
 from slipway.tasks.adapters.clock import SystemClock
@@ -15,7 +18,10 @@ from slipway.tasks.serving.pod.boot import REGIONS, SHARED_MEMORY, BootTest
 from slipway.tasks.serving.rendered.repository import render
 from slipway.tasks.steps.assemble import serving_command
 from tests.local.engines.demo_model import demo_spec
+from tests.support import plain_http
 from tests.support.paths import REPOSITORY
+from tests.support.ports import free_ports
+from tests.support.processes import processes_naming
 from tests.support.waiting import until
 
 SHAPE = PodShape(cpu="1", memory="1Gi", scratch="1Gi")
@@ -45,28 +51,41 @@ def boot(tmp_path, tritonserver):
     return BootTest(SystemClock(), tmp_path, command, ready_timeout_s=60)
 
 
-def processes_on(repository):
-    """Command lines of running processes that name the repository."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(repository) in command:
-            found.append(command)
-    return found
+def test_a_right_answer_after_a_crash_passes_and_nothing_is_left_behind(tmp_path, tritonserver, repository):
+    before, left = own_regions(), []
 
+    def command(place):
+        _, *words = serving_command(demo_spec(), place)
+        if not left:
+            left.append("not looked at")
+            (port,) = free_ports(1)  # where the boot test does not ask, so that the server can be aborted at leisure
+            words = [word.replace(str(place.ports["http"]), str(port)) for word in words]
+            threading.Thread(target=abort_once_ready, args=(port,), daemon=True).start()
+        else:
+            left[:] = [processes_naming(str(repository)), own_regions() - before]
+        return [tritonserver, *words]
 
-def test_a_right_answer_passes_and_leaves_nothing_behind(boot, repository):
-    own = f"{REGIONS}{os.getpid()}-*"  # other boot tests may run on this machine
-    before = set(SHARED_MEMORY.glob(own))
-
-    answer = boot.ask(repository, "demo", RIGHT)
+    answer = BootTest(SystemClock(), tmp_path, command, ready_timeout_s=60).ask(repository, "demo", RIGHT)
 
     assert answer.text.strip() == RIGHT.answer
-    until(lambda: not processes_on(repository))  # those that were killed take a moment
-    assert set(SHARED_MEMORY.glob(own)) <= before
+    assert left == [{}, set()]
+    assert (processes_naming(str(repository)), own_regions() - before) == ({}, set())
+
+
+def own_regions():
+    """Names of the shared memory of this process's boot tests: others may run on this machine."""
+    return {region.name for region in SHARED_MEMORY.glob(f"{REGIONS}{os.getpid()}-*")}
+
+
+def abort_once_ready(port):
+    """Abort this process's server once its models, each in a process of its own, are ready at the port."""
+
+    def is_ready():
+        with contextlib.suppress(httpx.HTTPError):
+            return plain_http.get(f"http://127.0.0.1:{port}/v2/health/ready").status_code == 200
+
+    until(is_ready)
+    os.kill(min(processes_naming(f"--http-port={port}")), signal.SIGABRT)
 
 
 def test_a_wrong_answer_is_refused_and_leaves_nothing_behind(boot, repository):
@@ -75,7 +94,7 @@ def test_a_wrong_answer_is_refused_and_leaves_nothing_behind(boot, repository):
 
     assert "The capital of France is Paris" in caught.value.found
     assert "Rome" in caught.value.expected
-    until(lambda: not processes_on(repository))  # those that were killed take a moment
+    until(lambda: not processes_naming(str(repository)))  # those that were killed take a moment
 
 
 def test_a_model_that_does_not_load_is_refused_with_the_reason(boot, repository):
@@ -86,4 +105,4 @@ def test_a_model_that_does_not_load_is_refused_with_the_reason(boot, repository)
 
     assert caught.value.expected == "the model to load"
     assert "failed to load 'demo'" in caught.value.found
-    until(lambda: not processes_on(repository))  # those that were killed take a moment
+    until(lambda: not processes_naming(str(repository)))  # those that were killed take a moment

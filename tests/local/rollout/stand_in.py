@@ -152,6 +152,8 @@ class Grpc(service.GRPCInferenceServiceServicer):
 
     def ModelStreamInfer(self, requests, context):  # noqa: N802
         for request in requests:
+            if TEMPER == "aborting":
+                os.abort()
             if unloaded.is_set():
                 yield messages.ModelStreamInferResponse(error_message=UNLOADED)
                 continue
@@ -192,8 +194,6 @@ def main():
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    http = HttpServer((flags["http-address"], int(flags["http-port"])), Http)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
     if "metrics-port" in flags:
         metrics = HttpServer((flags["metrics-address"], int(flags["metrics-port"])), Metrics)
         threading.Thread(target=metrics.serve_forever, daemon=True).start()
@@ -202,6 +202,10 @@ def main():
     if "grpc-port" in flags:
         assert server.add_insecure_port(f"{flags['grpc-address']}:{flags['grpc-port']}")
     server.start()
+    http = HttpServer(
+        (flags["http-address"], int(flags["http-port"])), Http
+    )  # last, since it says whether all is ready
+    threading.Thread(target=http.serve_forever, daemon=True).start()
     print("waiting for requests", flush=True)
     ended.wait()
     unloaded.set()

@@ -1,5 +1,7 @@
 """The boot test against servers that do not serve."""
 
+import sys
+
 import pytest
 
 from slipway.tasks.adapters.clock import SystemClock
@@ -7,6 +9,7 @@ from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.spec.question import SmokeQuestion
 from slipway.tasks.serving.pod.boot import BootTest
 from tests.fakes.clock import ManualClock
+from tests.support.paths import REPOSITORY
 from tests.support.processes import is_running
 from tests.support.refused import refused
 from tests.support.waiting import PATIENCE_S, until
@@ -53,6 +56,43 @@ def test_a_server_that_does_not_get_ready_is_given_up_and_ended(tmp_path):
 
     assert 0.3 <= clock.monotonic() < 0.5
     assert not is_running(int(pid.read_text()))
+
+
+@pytest.mark.parametrize(("crash", "code"), [("kill -ABRT $$", -6), ("exit 134", 134)], ids=["Triton", "mpirun"])
+def test_a_server_that_crashes_twice_is_refused(tmp_path, crash, code):
+    starts = tmp_path / "starts"
+    boot = booting(tmp_path, f"echo start >> {starts}; {crash}")
+
+    with refused(InputError, what=f"Triton ended with exit code {code} before demo was ready"):
+        boot.ask(tmp_path, "demo", QUESTION)
+
+    assert starts.read_text().split() == ["start", "start"]
+
+
+def test_a_server_that_crashes_as_it_answers_is_booted_once_more(tmp_path):
+    def command(place):
+        ports = [f"--{name}-port={port}" for name, port in place.ports.items()]
+        addresses = [f"--{name}-address={place.address}" for name in place.ports]
+        crashes_once = f'mkdir {tmp_path}/crashed 2> /dev/null && export TEMPER=aborting; POD_NAME=! exec "$@"'
+        stand_in = [sys.executable, str(REPOSITORY / "tests" / "local" / "rollout" / "stand_in.py")]
+        return ["sh", "-c", crashes_once, "", *stand_in, *ports, *addresses]
+
+    boot = BootTest(SystemClock(), tmp_path, command, ready_timeout_s=PATIENCE_S)
+    answer = boot.ask(tmp_path, "demo", SmokeQuestion(prompt="1", answer="!"))  # it answers in one piece
+
+    assert answer.text == "!"
+    assert (tmp_path / "crashed").exists()
+
+
+@pytest.mark.parametrize("script", ["exit 3", "kill -KILL $$"])
+def test_a_server_that_ends_otherwise_is_not_started_again(tmp_path, script):
+    starts = tmp_path / "starts"
+    boot = booting(tmp_path, f"echo start >> {starts}; {script}")
+
+    with refused(InputError):
+        boot.ask(tmp_path, "demo", QUESTION)
+
+    assert starts.read_text().split() == ["start"]
 
 
 def test_a_machine_without_triton_is_named(tmp_path):

@@ -44,6 +44,7 @@ FAULTS = {
     "cluster refuses pods of a candidate",
     "Airflow does not answer the command",
     "cluster lost, channel kept",
+    "Triton crashes as assemble boots it",
     "Triton of the candidate killed",
     "Triton of the live release killed",
     "kill -9 of Triton, the front or the OpenAI server in a serving pod",

@@ -3,6 +3,7 @@
 import logging
 import os
 import secrets
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,11 @@ LOGGED_LINES = 40
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Triton's Python backend keeps its regions
 REGIONS = "slipway-boot-"
 """Regions are named after the process that boots, so that those of a killed process can be removed."""
+CRASHES = {code for number in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS) for code in (-number, 128 + number)}
+"""Exit codes, the second of each that of mpirun. Triton's Python backend is known to crash occasionally, whatever the
+model, as by boost::interprocess::lock_exception: https://github.com/triton-inference-server/server/issues/8882."""
+CRASHED_S = 10.0
+"""A crashed rank closes its connections this long before mpirun has ended the others."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,10 @@ class BootAnswer:
         return {"answer": self.text, "ready_s": round(self.ready_s, 3), "answer_s": round(self.answer_s, 3)}
 
 
+class CrashError(InputError):
+    """The server ended with one of `CRASHES`."""
+
+
 class BootTest:
     """Starts Triton on a repository, sends one question, and always stops it."""
 
@@ -66,17 +76,26 @@ class BootTest:
         self._clock, self._folder, self._command, self._ready_timeout_s = clock, folder, command, ready_timeout_s
 
     def ask(self, repository: Path, model: str, question: SmokeQuestion) -> BootAnswer:
-        """Boot `repository` on loopback and send `question` to `model`.
+        """Boot `repository` on loopback and send `question` to `model`. A server that crashes is booted once more.
 
         Raises:
             InputError: the server ended, rejected the question, or gave a wrong answer.
             UnavailableError: the model was not ready in time.
         """
+        _remove_left_regions()
+        try:
+            return self._ask(repository, model, question)
+        except CrashError as error:
+            log.warning(
+                "%s. That may be an occasional crash of Triton's Python backend: booting it once more", error.what
+            )
+            return self._ask(repository, model, question)
+
+    def _ask(self, repository: Path, model: str, question: SmokeQuestion) -> BootAnswer:
         http, grpc = free_ports(2, LOOPBACK)
         regions = f"{REGIONS}{os.getpid()}-{secrets.token_hex(4)}"
         place = BootPlace(repository, LOOPBACK, {"http": http, "grpc": grpc}, regions, EXIT_TIMEOUT_S)
         command = self._command(place)
-        _remove_left_regions()
         try:
             with (
                 Process(command, self._folder / "tritonserver.log", grace_s=0) as server,  # nobody waits for answers
@@ -89,7 +108,7 @@ class BootTest:
                 return BootAnswer(text, ready_s, self._clock.monotonic() - started - ready_s)
         finally:
             for left in SHARED_MEMORY.glob(f"{regions}*"):
-                left.unlink()
+                left.unlink(missing_ok=True)  # a model's process that lost its server removes its own
 
     def _wait(self, server: Process, client: TritonClient, model: str) -> None:
         """Return once the model is ready, which proves only that it takes requests."""
@@ -97,7 +116,7 @@ class BootTest:
         while not client.is_ready(model):
             now = self._clock.monotonic()
             if server.exit_code is not None:
-                raise InputError(
+                raise (CrashError if server.exit_code in CRASHES else InputError)(
                     f"Triton ended with exit code {server.exit_code} before {model} was ready",
                     found=_last_output(server),
                     expected="the model to load",
@@ -119,7 +138,8 @@ class BootTest:
         try:
             text = client.generate(model, request, timeout_s(request)).text
         except (InputError, UnavailableError) as error:
-            raise InputError(
+            crashed = isinstance(error, UnavailableError) and self._crashed(server)
+            raise (CrashError if crashed else InputError)(
                 f"{model} is ready but did not answer {question.prompt!r}: {error.what}",
                 found=_last_output(server),
                 remedy=error.remedy,
@@ -132,6 +152,13 @@ class BootTest:
                 remedy=f"Check the checkpoint, its format and the template. {_last_output(server)}",
             )
         return text
+
+    def _crashed(self, server: Process) -> bool:
+        """Whether a server that did not answer has crashed."""
+        deadline = self._clock.monotonic() + CRASHED_S
+        while server.exit_code is None and self._clock.monotonic() < deadline:
+            self._clock.sleep(POLL_S)
+        return server.exit_code in CRASHES
 
 
 def _remove_left_regions() -> None:
