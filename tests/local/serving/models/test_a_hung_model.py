@@ -2,12 +2,14 @@
 
 import http.client
 import json
+import signal
 
 import pytest
 
 from slipway.tasks.serving.pod.live import problems
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support import plain_http
+from tests.support.processes import processes_naming, sent
 
 CONFIG = """
 name: "demo" backend: "python" max_batch_size: 0
@@ -41,7 +43,9 @@ def server(start_server, tmp_path):
     (tmp_path / "repository" / "demo" / "1" / "model.py").write_text(MODEL)
     running = start_server(tmp_path / "repository", metrics=True)
     yield running
-    running.process.kill()  # it would wait for the request that hangs
+    # the server would wait for the request that hangs, and its model's process goes on without it now and then
+    for pid in processes_naming(str(tmp_path / "repository")):
+        sent(pid, signal.SIGKILL)
 
 
 def ask_and_leave(server, text):
