@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn, Self
 
@@ -19,6 +19,7 @@ ZOMBIE = ("Z", "X")
 """States of a process that has ended (proc_pid_stat(5), field 3)."""
 KILLED_S = 5.0
 """How long a killed process may take to give back its memory, that of a GPU included."""
+LOOK_S = 1.0
 
 
 class Process:
@@ -52,12 +53,22 @@ class Process:
     @property
     def exit_code(self) -> int | None:
         """The exit code; None while the process runs, negative when a signal ended it."""
-        self._remember()
+        self.look()
         return self._child.poll()
 
     def wait(self) -> int:
         """Wait until the process ends by itself, and return its exit code."""
-        return self._child.wait()
+        while (code := self.exit_code) is None:
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(LOOK_S)
+        return code
+
+    def look(self) -> None:
+        """Remember what it started, and what that started: nothing tells it of a process that has ended."""
+        roots = [pid for pid, start_time in self._started if _runs(pid, start_time)]
+        if self._child.returncode is None:  # else its id may be another process's
+            roots.append(self._child.pid)
+        self._started |= _started_by(roots)
 
     def tail(self, lines: int) -> list[str]:
         """The last lines of the log, without blank ones."""
@@ -66,35 +77,36 @@ class Process:
 
     def end(self) -> None:
         """End the process and all that it was seen to start. A second call changes nothing."""
-        self._remember()
+        self.look()
         self._child.terminate()
         try:
             self._child.wait(self._grace_s)
         except subprocess.TimeoutExpired:
-            self._remember()
+            self.look()
             self._child.kill()
             self._child.wait()
-        for child in self._started:
-            _kill(child)
         deadline = time.monotonic() + KILLED_S
-        while any(map(_runs, self._started)) and time.monotonic() < deadline:
+        while left := [pid for pid, start_time in self._started if _runs(pid, start_time)]:
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() > deadline:
+                break
+            self.look()
             time.sleep(0.01)
 
-    def _remember(self) -> None:
-        """What it started: nothing tells that once it has ended. Its id may then be another process's."""
-        if self._child.returncode is None:
-            self._started |= _started_by(self._child.pid)
 
-
-def _started_by(process: int) -> set[tuple[int, str]]:
+def _started_by(roots: Sequence[int]) -> set[tuple[int, str]]:
     """Children and theirs, by process id and start time, so that a reused id is not mistaken for one."""
+    started, left = set[tuple[int, str]](), list(roots)
+    if not left:
+        return started
     children = dict[int, list[tuple[int, str]]]()
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib takes five times as long
         if name.isdecimal() and (stat := _stat(int(name))):
             children.setdefault(stat.parent, []).append((int(name), stat.start_time))
-    started, left = set[tuple[int, str]](), [process]
     while left:
-        below = [child for child in children.pop(left.pop(), ()) if child not in started]
+        below = children.pop(left.pop(), [])
         started.update(below)
         left += [pid for pid, _ in below]
     return started
@@ -138,16 +150,7 @@ def free_ports(count: int, address: str) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def _kill(child: tuple[int, str]) -> None:
-    if _runs(child):
-        try:
-            os.kill(child[0], signal.SIGKILL)
-        except ProcessLookupError:
-            return
-
-
-def _runs(child: tuple[int, str]) -> bool:
-    pid, start_time = child
+def _runs(pid: int, start_time: str) -> bool:
     stat = _stat(pid)
     return stat is not None and stat.start_time == start_time
 

@@ -94,7 +94,7 @@ def test_a_wrong_answer_is_refused_and_leaves_nothing_behind(boot, repository):
 
     assert "The capital of France is Paris" in caught.value.found
     assert "Rome" in caught.value.expected
-    until(lambda: not processes_naming(str(repository)))  # those that were killed take a moment
+    assert processes_naming(str(repository)) == {}
 
 
 def test_a_model_that_does_not_load_is_refused_with_the_reason(boot, repository):
@@ -105,4 +105,4 @@ def test_a_model_that_does_not_load_is_refused_with_the_reason(boot, repository)
 
     assert caught.value.expected == "the model to load"
     assert "failed to load 'demo'" in caught.value.found
-    until(lambda: not processes_naming(str(repository)))  # those that were killed take a moment
+    assert processes_naming(str(repository)) == {}

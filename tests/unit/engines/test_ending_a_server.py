@@ -12,14 +12,31 @@ def wait_for(file):
 
 
 def test_a_child_that_ignores_sigterm_is_killed_with_all_that_it_started(tmp_path):
-    inner = f"sleep 60 & echo $! > {tmp_path}/inner; wait"
-    script = f"trap '' TERM; sh -c '{inner}' & echo $! > {tmp_path}/outer; echo $$ > {tmp_path}/child; wait; sleep 60"
+    inner = f"sleep 3600 & echo $! > {tmp_path}/inner; wait"
+    script = f"trap '' TERM; sh -c '{inner}' & echo $! > {tmp_path}/outer; echo $$ > {tmp_path}/child; wait; sleep 3600"
 
     with Process(["sh", "-c", script], tmp_path / "log", grace_s=0.2):
         child, outer, innermost = (wait_for(tmp_path / name) for name in ("child", "outer", "inner"))
 
     assert state_of(child) == ""
-    until(lambda: not is_running(outer) and not is_running(innermost))
+    assert not is_running(outer)
+    assert not is_running(innermost)
+
+
+@pytest.mark.parametrize("end", ["exit 134", "kill -KILL $$"])
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_a_child_started_that_ended_by_itself_is_ended(tmp_path, end, waits):
+    inner, go = tmp_path / "inner", tmp_path / "go"
+    script = f"sleep 3600 & echo $! > {inner}; until [ -e {go} ]; do sleep 0.05; done; {end}"
+
+    with Process(["sh", "-c", script], tmp_path / "log") as process:
+        pid = wait_for(inner)
+        assert process.exit_code is None
+        go.touch()
+        assert (process.wait() if waits else until(lambda: process.exit_code)) in {134, -9}
+        assert is_running(pid)
+
+    assert not is_running(pid)
 
 
 def test_a_child_is_ended_when_the_block_fails(tmp_path):

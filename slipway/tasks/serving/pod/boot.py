@@ -135,6 +135,7 @@ class BootTest:
 
     def _answer(self, server: Process, client: TritonClient, model: str, question: SmokeQuestion) -> str:
         request = request_of(question)
+        server.look()  # all of its models' processes run
         try:
             text = client.generate(model, request, timeout_s(request)).text
         except (InputError, UnavailableError) as error:
