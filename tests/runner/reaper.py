@@ -53,7 +53,7 @@ def main(runner: int, command: list[str]) -> int:
 
 
 def _compute_in_long_slices(libc: ctypes.CDLL) -> None:
-    """For this process and those that it starts. Where the kernel cannot (before Linux 6.12) or may not, nothing changes."""
+    """Ask for them for this process and those that it starts. Nothing changes where the kernel cannot (before 6.12) or may not."""
     if number := SCHED_SETATTR.get(os.uname().machine):
         # struct sched_attr of sched_setattr(2): size, policy, flags, nice, priority, runtime (ns), deadline, period
         attributes = struct.pack("=IIQiIQQQ", 48, 0, KEEP_POLICY, os.nice(0), 0, TIME_SLICE_MS * 1_000_000, 0, 0)

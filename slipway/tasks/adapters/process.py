@@ -1,5 +1,6 @@
 """Child processes that write to a log file and are always ended."""
 
+import logging
 import os
 import shutil
 import signal
@@ -14,12 +15,15 @@ from typing import NamedTuple, NoReturn, Self
 
 from slipway.tasks.contracts.errors import InputError
 
+log = logging.getLogger(__name__)
+
 GRACE_S = 20.0
 ZOMBIE = ("Z", "X")
 """States of a process that has ended (proc_pid_stat(5), field 3)."""
 KILLED_S = 5.0
 """How long a killed process may take to give back its memory, that of a GPU included."""
 LOOK_S = 1.0
+"""A process that is waited for is looked at this often."""
 
 
 class Process:
@@ -91,6 +95,7 @@ class Process:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if time.monotonic() > deadline:
+                log.warning("processes that %s started were killed and have not ended: %s", self._child.args, left)
                 break
             self.look()
             time.sleep(0.01)
@@ -156,7 +161,7 @@ def _runs(pid: int, start_time: str) -> bool:
 
 
 class Stat(NamedTuple):
-    """Of a process that has not ended."""
+    """What the kernel tells of a process that has not ended."""
 
     parent: int
     start_time: str

@@ -32,7 +32,7 @@ CRASHES = {code for number in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS) fo
 """Exit codes, the second of each that of mpirun. Triton's Python backend is known to crash occasionally, whatever the
 model, as by boost::interprocess::lock_exception: https://github.com/triton-inference-server/server/issues/8882."""
 CRASHED_S = 10.0
-"""A crashed rank closes its connections this long before mpirun has ended the others."""
+"""How long mpirun may take to end the other ranks after one has crashed."""
 
 
 @dataclass(frozen=True)
