@@ -14,7 +14,9 @@ from local.stack import Stack
 from slipway.airflow.runs import run_identity
 from tests.local.chain import adapted_model, fleet, hub_token
 from tests.local.chain.hub_token import FirstRelease, Watcher
+from tests.local.chain.openai_client import OpenAIClient
 from tests.local.chain.own_stack import FOLDER, SPECS, named_chain, own_chain, remove_stacks_of_ended_sessions
+from tests.local.chain.take_over import take_over
 from tests.local.chain.whole_chain import MODEL, SPEC_FILE, made_light
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
@@ -87,3 +89,17 @@ def promoted(chain, request):
         return chain.release("v1")
     request.getfixturevalue("gated")
     return chain.follow(chain.airflow.runs(f"release__{MODEL}", 1)[0])
+
+
+@pytest.fixture(scope="package")
+def openai_client(chain, promoted):
+    """OpenAI's own client at the live model, kept through its promotion and rollback."""
+    made = OpenAIClient(chain.address(), MODEL, chain.spec.gate.smoke[0])
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="package")
+def taken_over(chain, promoted, openai_client):
+    """The next revision went live."""
+    return take_over(chain, openai_client)

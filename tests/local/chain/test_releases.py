@@ -1,31 +1,20 @@
 """Releases through Airflow's own services, as a person or CI asks for them, while a client goes on asking the model."""
 
 import json
-import signal
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from slipway.airflow.runs import run_identity
 from slipway.tasks.adapters.kube.workload_state import is_available
 from slipway.tasks.contracts.stored.artifact import STAGES
-from tests.local.chain.killed_airflow import away
-from tests.local.chain.openai_client import OpenAIClient
+from tests.local.chain.disaster import slipway
 from tests.local.chain.own_stack import SPECS
-from tests.local.chain.whole_chain import MODEL, RUN_TIMEOUT_S, SPEC_FILE
-from tests.support.processes import sent, state_of
+from tests.local.chain.take_over import MEASURED
+from tests.local.chain.whole_chain import MODEL, SPEC_FILE
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(3600)
-
-
-@pytest.fixture(scope="module")
-def openai_client(chain, promoted):
-    """OpenAI's own client at the live model, kept through the promotion and the rollback below."""
-    made = OpenAIClient(chain.address(), MODEL, chain.spec.gate.smoke[0])
-    yield made
-    made.close()
 
 
 def outcomes(view):
@@ -106,42 +95,6 @@ def _is_what_this_machine_plans(planned, chain):
     assert chain.keys(chain.site.object_store.root) == before
 
 
-@pytest.fixture(scope="module")
-def taken_over(chain, promoted, openai_client):
-    """The next revision went live while clients asked; all of this machine's Airflow was killed as it was measured."""
-    before = chain.live()
-    openai_client.ask_each("Before the promotion")
-    run = chain.trigger(f"release__{MODEL}", revision="v2", **({"approval": "human"} if chain.stack else {}))
-    chain.reach_candidate()
-    with chain.traffic() as traffic, openai_client.asking() as count:
-        holder = _killed_and_approved(chain, run) if chain.stack else None
-        view = chain.follow(run)
-        after = chain.live()
-        until(lambda: after in count.answered_by)
-    openai_client.ask_each("After the promotion")
-    return SimpleNamespace(run=run, view=view, before=before, after=after, traffic=traffic, holder=holder)
-
-
-def _killed_and_approved(chain, run):
-    """Kill Airflow while a step is at work, and approve what comes of it; who had the model's lease meanwhile."""
-    chain.reach(run, "benchmark", {"running", "success"})
-
-    def stopped():
-        pids = [pid for pid in chain.step_processes(run, {"benchmark", "gate"}) if sent(pid, signal.SIGSTOP)]
-        return pids if all(state_of(pid) == "T" for pid in pids) else []
-
-    # so that its task has not ended when Airflow is gone
-    pids = until(stopped, timeout_s=RUN_TIMEOUT_S, every_s=0.1, said=lambda: chain.task_states(run))
-    with away(chain, chain.stack.airflow):
-        for pid in pids:
-            sent(pid, signal.SIGCONT)
-        holder = chain.lease_holder()
-    chain.reach(run, "approval", {"awaiting_input"})
-    approved = chain.slipway("approve", MODEL)
-    assert approved.returncode == 0, approved.stderr
-    return holder
-
-
 def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_stays_warm(chain, taken_over):
     before, after = taken_over.before, taken_over.after
 
@@ -158,10 +111,10 @@ def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_
 def test_a_run_goes_on_when_all_of_airflow_was_killed_and_came_back(chain, taken_over):
     if chain.stack is None:
         pytest.skip("needs an Airflow whose processes a test may kill")
-    run, tasks = taken_over.run, taken_over.view.tasks
+    run, tasks = taken_over.view.run, taken_over.view.tasks
 
-    assert taken_over.holder.dag_run == f"{run.dag_id}/{run.run_id}"
-    assert {name for name, task in tasks.items() if task.try_number > 1} & {"benchmark", "gate"}
+    assert taken_over.drill.holder.dag_run == f"{run.dag_id}/{run.run_id}"
+    assert {name for name, task in tasks.items() if task.try_number > 1} & MEASURED
     assert tasks["promote"].state == "success"
     assert chain.lease_holder() is None
 
@@ -169,21 +122,22 @@ def test_a_run_goes_on_when_all_of_airflow_was_killed_and_came_back(chain, taken
 def test_what_waits_for_approval_is_promoted_by_the_command(chain, taken_over):
     if chain.stack is None:
         pytest.skip("asks for approval on its own stack alone")
-    newest = chain.channel()["history"][0]
+    newest = taken_over.channel["history"][0]
 
     assert taken_over.view.tasks["approval"].state == "success"
     assert (newest["event"], newest["release_id"]) == ("promoted", taken_over.after)
 
 
-def test_a_rollback_puts_the_release_before_back_without_a_failed_request(chain, taken_over, openai_client):
+def test_a_rollback_by_the_command_puts_the_release_before_back_without_a_failed_request(
+    chain, taken_over, openai_client
+):
     taken_back, previous = chain.live(), chain.channel()["previous"][0]["release_id"]
 
     with chain.traffic() as traffic, openai_client.asking() as count:
-        view = chain.follow(chain.trigger(f"rollback__{MODEL}", reason="a test wants it back"))
+        slipway(chain, "rollback", MODEL, "--reason", "a test wants it back")
         until(lambda: previous in count.answered_by)
     openai_client.ask_each("After the rollback")
 
-    assert view.run.state == "success", chain.said(view)
     assert traffic.requests > 3
     assert traffic.failures == []
     assert chain.live() == previous
