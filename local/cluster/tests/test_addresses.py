@@ -1,21 +1,38 @@
 """A state folder keeps its range of addresses while no server runs on it."""
 
 import os
+import socket
+from contextlib import ExitStack, suppress
 
 import pytest
 
-from ..addresses import Addresses
+from ..addresses import POD_OCTETS, Addresses
 
-OCTETS = 60, 61
+KEPT_PORT = 10251
+
+
+@pytest.fixture(scope="module")
+def octets():
+    """Two ranges that no cluster takes, and no other run of these tests, while a port of theirs is kept."""
+    kept = []
+    with ExitStack() as guards:
+        for octet in range(2, POD_OCTETS.start):
+            guard = guards.enter_context(socket.socket())
+            with suppress(OSError):
+                guard.bind((f"127.{octet}.0.1", KEPT_PORT))
+                kept.append(octet)
+            if len(kept) == 2:
+                break
+        yield tuple(kept)
 
 
 @pytest.fixture
-def started(tmp_path):
+def started(tmp_path, octets):
     """The node's address of a server that ran on a folder; it has ended."""
 
     def start(name):
         (tmp_path / name).mkdir(exist_ok=True)
-        addresses = Addresses(tmp_path / name, OCTETS, tmp_path / "owners")
+        addresses = Addresses(tmp_path / name, octets, tmp_path / "owners")
         addresses.close()
         return addresses.node
 
