@@ -63,9 +63,12 @@ class Process:
     def wait(self) -> int:
         """Wait until the process ends by itself, and return its exit code."""
         while (code := self.exit_code) is None:
-            with suppress(subprocess.TimeoutExpired):
-                self._child.wait(LOOK_S)
+            self._wait_for(LOOK_S)
         return code
+
+    def _wait_for(self, seconds: float) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(seconds)
 
     def look(self) -> None:
         """Remember what it started, and what that started: nothing tells it of a process that has ended."""
@@ -83,22 +86,24 @@ class Process:
         """End the process and all that it was seen to start. A second call changes nothing."""
         self.look()
         self._child.terminate()
-        try:
-            self._child.wait(self._grace_s)
-        except subprocess.TimeoutExpired:
-            self.look()
-            self._child.kill()
-            self._child.wait()
+        grace_ends = time.monotonic() + self._grace_s
+        while self.exit_code is None and (left_s := grace_ends - time.monotonic()) > 0:
+            self._wait_for(min(LOOK_S, left_s))
+        self._child.kill()
+        self._child.wait()
         deadline = time.monotonic() + KILLED_S
-        while left := [pid for pid, start_time in self._started if _runs(pid, start_time)]:
+        while left := self._left():
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if time.monotonic() > deadline:
                 log.warning("processes that %s started were killed and have not ended: %s", self._child.args, left)
                 break
-            self.look()
             time.sleep(0.01)
+
+    def _left(self) -> list[int]:
+        self.look()
+        return [pid for pid, start_time in self._started if _runs(pid, start_time)]
 
 
 def _started_by(roots: Sequence[int]) -> set[tuple[int, str]]:

@@ -23,20 +23,58 @@ def test_a_child_that_ignores_sigterm_is_killed_with_all_that_it_started(tmp_pat
     assert not is_running(innermost)
 
 
+class Seen(Process):
+    """Touches `go` once it has seen what wrote its id into `file`."""
+
+    def __init__(self, script, file, go):
+        super().__init__(["sh", "-c", script], file.with_name("log"))
+        self._file, self._go = file, go
+
+    def look(self):
+        is_written = self._file.exists() and self._file.read_text().strip()
+        super().look()
+        if is_written:
+            self._go.touch()
+
+
 @pytest.mark.parametrize("end", ["exit 134", "kill -KILL $$"])
 @pytest.mark.parametrize("waits", [True, False])
 def test_what_a_child_started_that_ended_by_itself_is_ended(tmp_path, end, waits):
     inner, go = tmp_path / "inner", tmp_path / "go"
     script = f"sleep 3600 & echo $! > {inner}; until [ -e {go} ]; do sleep 0.05; done; {end}"
 
-    with Process(["sh", "-c", script], tmp_path / "log") as process:
-        pid = wait_for(inner)
-        assert process.exit_code is None
-        go.touch()
+    with Seen(script, inner, go) as process:
         assert (process.wait() if waits else until(lambda: process.exit_code)) in {134, -9}
+        pid = wait_for(inner)
         assert is_running(pid)
 
     assert not is_running(pid)
+
+
+def test_what_is_started_after_the_child_has_ended_is_ended(tmp_path):
+    outer, go, inner, on = (tmp_path / name for name in ("outer", "go", "inner", "on"))
+    works_on = f"until [ -e {on} ]; do sleep 0.05; done; sleep 3600 & echo $! > {inner}; wait"
+    script = f"sh -c '{works_on}' & echo $! > {outer}; until [ -e {go} ]; do sleep 0.05; done; exit 1"
+
+    with Seen(script, outer, go) as process:
+        process.wait()
+        on.touch()
+        pid = wait_for(inner)
+
+    assert not is_running(wait_for(outer))
+    assert not is_running(pid)
+
+
+def test_what_a_child_starts_as_it_ends_is_ended(tmp_path):
+    begun, go, inner = (tmp_path / name for name in ("begun", "go", "inner"))
+    as_it_ends = f"sleep 3600 & echo $! > {inner}; until [ -e {go} ]; do sleep 0.05; done; exit 3"
+    script = f"trap '{as_it_ends}' TERM; echo $$ > {begun}; while :; do sleep 0.05; done"
+
+    with Seen(script, inner, go) as process:
+        wait_for(begun)
+
+    assert process.exit_code == 3
+    assert not is_running(wait_for(inner))
 
 
 def test_a_child_is_ended_when_the_block_fails(tmp_path):
