@@ -9,7 +9,7 @@ import yaml
 from slipway.cli.airflow.api import NoSuchDagError
 from tests.local.chain.killed_airflow import kill_all
 from tests.local.chain.own_stack import FOLDER
-from tests.local.chain.whole_chain import MODEL
+from tests.local.chain.whole_chain import MODEL, RUN_TIMEOUT_S
 from tests.support.waiting import until
 
 DAG = f"release__{MODEL}"
@@ -20,8 +20,8 @@ SITE_MAP = ("slipway-site", "slipway")
 
 def lose_database(chain, revision):
     """Kill all of Airflow as soon as a run has the model, and delete what it kept."""
-    chain.trigger(DAG, LOST_RUN, revision=revision)
-    until(chain.lease_holder, timeout_s=400)
+    run = chain.trigger(DAG, LOST_RUN, revision=revision)
+    until(chain.lease_holder, timeout_s=RUN_TIMEOUT_S, said=lambda: chain.task_states(run))
     chain.stack.supervisor.stop(AIRFLOW)
     kill_all(chain.stack.airflow)
     for file in chain.stack.airflow.folder.glob("airflow.db*"):

@@ -1,19 +1,18 @@
 """The next revision goes live while clients ask. On this machine's own stack its release meets all that Airflow can lose.
 
-First the drill of docs/disaster.md for Airflow's database, whose last command is the release. Its first tasks wait for their
-pods in the triggerer, as with `airflow.deferrable` of the site, beside `slipway gc` of the stack's own Airflow; the triggerer
-is killed. While the candidate is measured, all of Airflow is killed. A person approves what comes of it.
+First the drill of docs/disaster.md for Airflow's database, whose last command is the release. Its tasks wait for their pods in
+the triggerer, as with `airflow.deferrable` of the site, but for those that measure; beside it the stack's own Airflow runs
+`slipway gc`. The triggerer is killed, and while the candidate is measured, all of Airflow. A person approves what comes of it.
 """
 
 import os
 import signal
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from demo.observers import PodWatch
 from demo.traffic import Traffic
 from slipway.cli.runs.follow import RunView
-from tests.local.chain.disaster import commands, give
+from tests.local.chain.disaster import commands, give, slipway
 from tests.local.chain.killed_airflow import away
 from tests.local.chain.lost_database import DAG, history_of_runs, lose_database, make_older, site_with
 from tests.local.chain.whole_chain import MODEL, RUN_TIMEOUT_S
@@ -22,7 +21,10 @@ from tests.support.waiting import until
 
 REVISION = "v2"
 MEASURED = frozenset({"benchmark", "gate"})
-POLICY = {"schedule": None, "releases_per_model": 1, "days": 0, "evidence_days": 365, "grace_h": 1}
+SITE = {
+    "airflow": {"deferrable": True},
+    "retention": {"schedule": None, "releases_per_model": 1, "days": 0, "evidence_days": 365, "grace_h": 1},
+}
 UNUSED = "f" * 64
 
 
@@ -43,15 +45,15 @@ class Drill:
     """Loses the database, the triggerer and all of Airflow in turn, and keeps what was seen.
 
     `before` and `without` are the state before and after the loss of the database, `lost_holder` who had the model's lease
-    then, `history` whether Airflow knew of any run; `killed` is the triggerer; `holder` had the lease while all of Airflow
-    was away; `said` is what the commands printed.
+    then, `history` whether Airflow knew of any run and `said` what the page's commands printed; `killed` and `restarted` are
+    the triggerer; `holder` had the lease while all of Airflow was away; `retention` is its run as it ended.
     """
 
     def __init__(self, chain):
         self._chain = chain
 
-    def begin(self, person):
-        """The run of the release, which a person asks for once the database is lost; its triggerer was killed."""
+    def begin(self):
+        """The run of the release, which a person asks for once the database is lost, once its roll-out has begun."""
         chain = self._chain
         put_unused(chain)
         self.before = State.of(chain)
@@ -60,24 +62,24 @@ class Drill:
         chain.up()
         self.without, self.lost_holder = State.of(chain), chain.lease_holder().dag_run
         self.history = until(lambda: history_of_runs(chain))
-        asked = commands("Airflow's database is lost")
-        with site_with(chain, retention=POLICY):
-            with site_with(chain, airflow={"deferrable": True}):
-                release = ["--revision", REVISION, "--approval", "human"]
-                self._given = person.submit(give, chain, asked, release=release)
-                (run,) = self._seen(lambda: chain.airflow.runs(DAG, 1))
-                retention = chain.trigger("retention", "beside-the-release", dry_run=False)
-                self._seen(lambda: "deferred" in chain.task_states(run).values())
-                self.killed = chain.stack.status()["triggerer"].pid
-                os.kill(self.killed, signal.SIGKILL)
-            self.retention = chain.follow(retention)
+        release = ["--revision", REVISION, "--approval", "human", "--no-wait"]
+        with site_with(chain, **SITE):  # which `up` writes anew
+            self.said = give(chain, commands("Airflow's database is lost"), release=release)
+            (run,) = chain.airflow.runs(DAG, 1)
+            self._retention = chain.trigger("retention", "beside-the-release", dry_run=False)
+            until(lambda: "deferred" in chain.task_states(run).values(), timeout_s=RUN_TIMEOUT_S)
+            self._kill_triggerer()
+            chain.reach(self._retention, "retention", {"success", "failed", "up_for_retry"})
+            chain.reach(run, "roll-out", {"deferred", "success"})  # the tasks after it read the site as it was
         return run
 
-    def _seen(self, look):
-        """What `look` finds while the command goes on."""
-        found = until(lambda: look() or (self._given.done() and self._given), timeout_s=600)
-        assert found is not self._given, self._given.result()
-        return found
+    def _kill_triggerer(self):
+        def pid():
+            return self._chain.stack.status()["triggerer"].pid
+
+        self.killed = pid()
+        os.kill(self.killed, signal.SIGKILL)
+        self.restarted = until(lambda: (found := pid()) not in (0, self.killed) and found)
 
     def kill_airflow(self, run):
         """Kill all of it while a step measures the candidate, and approve what comes of it once it is back."""
@@ -95,9 +97,10 @@ class Drill:
                 sent(pid, signal.SIGCONT)
             self.holder = chain.lease_holder()
         chain.reach(run, "approval", {"awaiting_input"})
-        approved = chain.slipway("approve", MODEL)
-        assert approved.returncode == 0, approved.stderr
-        self.said = self._given.result()
+        with site_with(chain, **SITE):
+            slipway(chain, "approve", MODEL)
+            chain.reach(run, "promote", {"success"})
+            self.retention = chain.follow(self._retention)
 
 
 @dataclass(frozen=True)
@@ -118,8 +121,8 @@ def take_over(chain, openai_client):
     """Release the next revision while clients ask."""
     before, drill = chain.live(), Drill(chain) if chain.stack else None
     openai_client.ask_each("Before the promotion")
-    with ThreadPoolExecutor(1) as person, chain.counting_pods(model=MODEL) as pods:
-        run = drill.begin(person) if drill else chain.trigger(DAG, revision=REVISION)
+    with chain.counting_pods(model=MODEL) as pods:
+        run = drill.begin() if drill else chain.trigger(DAG, revision=REVISION)
         chain.reach_candidate()
         with chain.traffic() as traffic, openai_client.asking() as count:
             if drill:

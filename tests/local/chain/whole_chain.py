@@ -257,11 +257,6 @@ class Chain:
         channel = self.channel(model)
         return channel["live"]["release_id"] if channel and channel["live"] else None
 
-    def other_revision(self):
-        """The revision that is not live: v1 or v2."""
-        release = self.read(self.channel(MODEL)["live"]["release_uri"])
-        return "v1" if release["spec"]["source"]["revision"] == "v2" else "v2"
-
     def bytes(self, uri):
         """An object; None when there is none."""
         bucket, _, key = uri.removeprefix("s3://").partition("/")
