@@ -22,8 +22,8 @@ ZOMBIE = ("Z", "X")
 """States of a process that has ended (proc_pid_stat(5), field 3)."""
 KILLED_S = 5.0
 """How long a killed process may take to give back its memory, that of a GPU included."""
-LOOK_S = 1.0
-"""A process that is waited for is looked at this often."""
+LOOK_S, LAST_LOOKS_S = 1.0, 0.1
+"""A process that is waited for is looked at this often, and one that was told to end."""
 
 
 class Process:
@@ -88,7 +88,7 @@ class Process:
         self._child.terminate()
         grace_ends = time.monotonic() + self._grace_s
         while self.exit_code is None and (left_s := grace_ends - time.monotonic()) > 0:
-            self._wait_for(min(LOOK_S, left_s))
+            self._wait_for(min(LAST_LOOKS_S, left_s))
         self._child.kill()
         self._child.wait()
         deadline = time.monotonic() + KILLED_S

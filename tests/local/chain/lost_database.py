@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import yaml
 
+from local.private_files import write_private
 from slipway.cli.airflow.api import NoSuchDagError
 from tests.local.chain.killed_airflow import kill_all
 from tests.local.chain.own_stack import FOLDER
@@ -50,14 +51,20 @@ def history_of_runs(chain):
 @contextlib.contextmanager
 def site_with(chain, **changes):
     """Give Airflow and the steps another site file within the block: each of their processes reads it when it starts."""
-    before = chain.stack.site_file.read_text()
-    _write_site(chain, yaml.safe_dump(yaml.safe_load(before) | changes))
+    before = change_site(chain, **changes)
     try:
         yield
     finally:
         _write_site(chain, before)
 
 
+def change_site(chain, **changes):
+    """Give them another site file until the stack's `up` writes it anew; the text of the one before."""
+    before = chain.stack.site_file.read_text()
+    _write_site(chain, yaml.safe_dump(yaml.safe_load(before) | changes))
+    return before
+
+
 def _write_site(chain, text):
-    chain.stack.site_file.write_text(text)
+    write_private(chain.stack.site_file, text)
     chain.core.patch_namespaced_config_map(*SITE_MAP, {"data": {"site.yaml": text}})

@@ -1,8 +1,8 @@
 """The next revision goes live while clients ask. On this machine's own stack its release meets all that Airflow can lose.
 
 First the drill of docs/disaster.md for Airflow's database, whose last command is the release. Its tasks wait for their pods in
-the triggerer, as with `airflow.deferrable` of the site, but for those that measure; beside it the stack's own Airflow runs
-`slipway gc`. The triggerer is killed, and while the candidate is measured, all of Airflow. A person approves what comes of it.
+the triggerer, as with `airflow.deferrable` of the site, but for those from smoke-test to gate; beside it the stack's own
+Airflow runs `slipway gc`. The triggerer is killed, and while the candidate is measured, all of Airflow. A person approves what comes of it.
 """
 
 import os
@@ -14,17 +14,22 @@ from demo.traffic import Traffic
 from slipway.cli.runs.follow import RunView
 from tests.local.chain.disaster import commands, give, slipway
 from tests.local.chain.killed_airflow import away
-from tests.local.chain.lost_database import DAG, history_of_runs, lose_database, make_older, site_with
+from tests.local.chain.lost_database import (
+    DAG,
+    change_site,
+    history_of_runs,
+    lose_database,
+    make_older,
+    site_with,
+)
 from tests.local.chain.whole_chain import MODEL, RUN_TIMEOUT_S
 from tests.support.processes import sent, state_of
 from tests.support.waiting import until
 
 REVISION = "v2"
 MEASURED = frozenset({"benchmark", "gate"})
-SITE = {
-    "airflow": {"deferrable": True},
-    "retention": {"schedule": None, "releases_per_model": 1, "days": 0, "evidence_days": 365, "grace_h": 1},
-}
+DEFERRABLE = {"deferrable": True}
+POLICY = {"schedule": None, "releases_per_model": 1, "days": 0, "evidence_days": 365, "grace_h": 1}
 UNUSED = "f" * 64
 
 
@@ -45,8 +50,8 @@ class Drill:
     """Loses the database, the triggerer and all of Airflow in turn, and keeps what was seen.
 
     `before` and `without` are the state before and after the loss of the database, `lost_holder` who had the model's lease
-    then, `history` whether Airflow knew of any run and `said` what the page's commands printed; `killed` and `restarted` are
-    the triggerer; `holder` had the lease while all of Airflow was away; `retention` is its run as it ended.
+    then, `history` whether Airflow knew of any run and `said` what the page's commands printed; `retention` is its run as it
+    ended; `holder` had the lease while all of Airflow was away.
     """
 
     def __init__(self, chain):
@@ -62,14 +67,14 @@ class Drill:
         chain.up()
         self.without, self.lost_holder = State.of(chain), chain.lease_holder().dag_run
         self.history = until(lambda: history_of_runs(chain))
+        change_site(chain, retention=POLICY)
         release = ["--revision", REVISION, "--approval", "human", "--no-wait"]
-        with site_with(chain, **SITE):  # which `up` writes anew
+        with site_with(chain, airflow=DEFERRABLE):
             self.said = give(chain, commands("Airflow's database is lost"), release=release)
             (run,) = chain.airflow.runs(DAG, 1)
             self._retention = chain.trigger("retention", "beside-the-release", dry_run=False)
             until(lambda: "deferred" in chain.task_states(run).values(), timeout_s=RUN_TIMEOUT_S)
             self._kill_triggerer()
-            chain.reach(self._retention, "retention", {"success", "failed", "up_for_retry"})
             chain.reach(run, "roll-out", {"deferred", "success"})  # the tasks after it read the site as it was
         return run
 
@@ -77,9 +82,9 @@ class Drill:
         def pid():
             return self._chain.stack.status()["triggerer"].pid
 
-        self.killed = pid()
-        os.kill(self.killed, signal.SIGKILL)
-        self.restarted = until(lambda: (found := pid()) not in (0, self.killed) and found)
+        killed = pid()
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: pid() not in (0, killed))
 
     def kill_airflow(self, run):
         """Kill all of it while a step measures the candidate, and approve what comes of it once it is back."""
@@ -90,17 +95,17 @@ class Drill:
             pids = [pid for pid in chain.step_processes(run, MEASURED) if sent(pid, signal.SIGSTOP)]
             return pids if all(state_of(pid) == "T" for pid in pids) else []
 
-        # so that its task has not ended when Airflow is gone
+        # so that its task has not ended when Airflow is gone, and retention has
         pids = until(stopped, timeout_s=RUN_TIMEOUT_S, every_s=0.1, said=lambda: chain.task_states(run))
+        self.retention = chain.follow(self._retention)
         with away(chain, chain.stack.airflow):
             for pid in pids:
                 sent(pid, signal.SIGCONT)
             self.holder = chain.lease_holder()
         chain.reach(run, "approval", {"awaiting_input"})
-        with site_with(chain, **SITE):
+        with site_with(chain, airflow=DEFERRABLE):
             slipway(chain, "approve", MODEL)
             chain.reach(run, "promote", {"success"})
-            self.retention = chain.follow(self._retention)
 
 
 @dataclass(frozen=True)

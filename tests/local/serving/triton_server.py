@@ -4,15 +4,19 @@ import http.client
 import json
 import os
 import queue
+import signal
 import subprocess
 import threading
 import time
+from functools import partial
 
 import numpy as np
 from tritonclient import grpc
 
+from slipway.tasks.serving.pod.boot import CRASHES
 from tests.support.paths import ENVIRONMENTS
 from tests.support.ports import free_ports
+from tests.support.processes import processes_naming, sent
 from tests.support.service_logs import LogFiles, tell
 
 ENVIRONMENT = ENVIRONMENTS / "triton"
@@ -22,8 +26,12 @@ READY_TIMEOUT_S = 60
 EXIT_TIMEOUT_S = 20
 
 
+class CrashError(AssertionError):
+    """Triton ended as its Python backend is known to crash (slipway/tasks/serving/pod/boot.py)."""
+
+
 class TritonServer:
-    """One server process; `with` ends it, by its own pid.
+    """One server process; `with` ends it, by its own pid. One that crashes before it is ready is started once more.
 
     The stub ignores PYTHONPATH and has its working directory first on its path: `first_on_path` comes in that way.
     """
@@ -62,17 +70,27 @@ class TritonServer:
             *arguments,
         ]
         tell(LogFiles(self.log))
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command,
-                stdout=log,
-                stderr=log,
-                env={"PATH": os.environ["PATH"], **(environment or {})},
-                cwd=first_on_path or folder,
-            )
+        self._start = partial(
+            subprocess.Popen,
+            command,
+            env={"PATH": os.environ["PATH"], **(environment or {})},
+            cwd=first_on_path or folder,
+        )
+        self._run()
+
+    def _run(self):
+        with self.log.open("ab") as log:
+            self.process = self._start(stdout=log, stderr=log)
 
     def __enter__(self):
-        self.wait_until_ready()
+        try:
+            self.wait_until_ready()
+        except CrashError as crash:
+            print(f"started once more: {crash}")
+            for pid in processes_naming(str(self.repository)):  # its models'
+                sent(pid, signal.SIGKILL)
+            self._run()
+            self.wait_until_ready()
         return self
 
     def __exit__(self, *_):
@@ -92,10 +110,9 @@ class TritonServer:
             if self.is_ready():
                 return
             time.sleep(0.1)
-        self.end()
-        text = self.log.read_text()
+        code, text = self.end(), self.log.read_text()
         errors = "\n".join(line for line in text.splitlines() if line.startswith("E"))
-        raise AssertionError(f"Triton was not ready:\n{errors}\n{text[-3000:]}")
+        raise (CrashError if code in CRASHES else AssertionError)(f"Triton was not ready:\n{errors}\n{text[-3000:]}")
 
     def is_ready(self):
         try:

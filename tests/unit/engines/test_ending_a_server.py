@@ -23,6 +23,11 @@ def test_a_child_that_ignores_sigterm_is_killed_with_all_that_it_started(tmp_pat
     assert not is_running(innermost)
 
 
+def once(file):
+    """Have a shell wait for a file, and fail if it does not come."""
+    return f"i=0; until [ -e {file} ]; do sleep 0.05; i=$((i + 1)); [ $i -lt 1200 ] || exit 9; done"
+
+
 class Seen(Process):
     """Touches `go` once it has seen what wrote its id into `file`."""
 
@@ -41,7 +46,7 @@ class Seen(Process):
 @pytest.mark.parametrize("waits", [True, False])
 def test_what_a_child_started_that_ended_by_itself_is_ended(tmp_path, end, waits):
     inner, go = tmp_path / "inner", tmp_path / "go"
-    script = f"sleep 3600 & echo $! > {inner}; until [ -e {go} ]; do sleep 0.05; done; {end}"
+    script = f"sleep 3600 & echo $! > {inner}; {once(go)}; {end}"
 
     with Seen(script, inner, go) as process:
         assert (process.wait() if waits else until(lambda: process.exit_code)) in {134, -9}
@@ -51,29 +56,28 @@ def test_what_a_child_started_that_ended_by_itself_is_ended(tmp_path, end, waits
     assert not is_running(pid)
 
 
-def test_what_is_started_after_the_child_has_ended_is_ended(tmp_path):
-    outer, go, inner, on = (tmp_path / name for name in ("outer", "go", "inner", "on"))
-    works_on = f"until [ -e {on} ]; do sleep 0.05; done; sleep 3600 & echo $! > {inner}; wait"
-    script = f"sh -c '{works_on}' & echo $! > {outer}; until [ -e {go} ]; do sleep 0.05; done; exit 1"
-
-    with Seen(script, outer, go) as process:
-        process.wait()
-        on.touch()
-        pid = wait_for(inner)
-
-    assert not is_running(wait_for(outer))
-    assert not is_running(pid)
-
-
 def test_what_a_child_starts_as_it_ends_is_ended(tmp_path):
     begun, go, inner = (tmp_path / name for name in ("begun", "go", "inner"))
-    as_it_ends = f"sleep 3600 & echo $! > {inner}; until [ -e {go} ]; do sleep 0.05; done; exit 3"
+    as_it_ends = f"sleep 3600 & echo $! > {inner}; {once(go)}; exit 3"
     script = f"trap '{as_it_ends}' TERM; echo $$ > {begun}; while :; do sleep 0.05; done"
 
     with Seen(script, inner, go) as process:
         wait_for(begun)
 
     assert process.exit_code == 3
+    assert not is_running(wait_for(inner))
+
+
+def test_what_is_started_by_what_a_child_left_is_ended(tmp_path):
+    begun, on, inner = (tmp_path / name for name in ("begun", "on", "inner"))
+    left = f"{once(on)}; sleep 3600 & echo $! > {inner}; wait"
+    script = f"trap 'touch {on}; {once(inner)}; exit 3' TERM; sh -c '{left}' & echo $! > {begun}; while :; do sleep 0.05; done"
+
+    with Process(["sh", "-c", script], tmp_path / "log") as process:
+        outer = wait_for(begun)
+
+    assert process.exit_code == 3
+    assert not is_running(outer)
     assert not is_running(wait_for(inner))
 
 
