@@ -58,7 +58,15 @@ def test_a_server_that_does_not_get_ready_is_given_up_and_ended(tmp_path):
     assert not is_running(int(pid.read_text()))
 
 
-@pytest.mark.parametrize(("crash", "code"), [("kill -ABRT $$", -6), ("exit 134", 134)], ids=["Triton", "mpirun"])
+# as Triton's Python backend words it: src/stub_launcher.cc, r26.06
+GIVEN_UP = "echo \"E1130 failed to load 'demo': Internal: Stub process 'demo_0_0' is not healthy.\"; exit 1"
+
+
+@pytest.mark.parametrize(
+    ("crash", "code"),
+    [("kill -ABRT $$", -6), ("exit 134", 134), (GIVEN_UP, 1)],
+    ids=["Triton", "mpirun", "a model's process was given up"],
+)
 def test_a_server_that_crashes_twice_is_refused(tmp_path, crash, code):
     starts = tmp_path / "starts"
     boot = booting(tmp_path, f"echo start >> {starts}; {crash}")
