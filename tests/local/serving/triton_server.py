@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from tritonclient import grpc
 
-from slipway.tasks.serving.pod.boot import CRASHES
+from slipway.tasks.serving.pod.boot import CRASHES, GIVEN_UP
 from tests.support.paths import ENVIRONMENTS
 from tests.support.ports import free_ports
 from tests.support.processes import processes_naming, sent
@@ -27,7 +27,7 @@ EXIT_TIMEOUT_S = 20
 
 
 class CrashError(AssertionError):
-    """Triton ended as its Python backend is known to crash (slipway/tasks/serving/pod/boot.py)."""
+    """Triton ended as the same one, started again, may not (slipway/tasks/serving/pod/boot.py)."""
 
 
 class TritonServer:
@@ -70,17 +70,16 @@ class TritonServer:
             *arguments,
         ]
         tell(LogFiles(self.log))
-        self._start = partial(
-            subprocess.Popen,
-            command,
-            env={"PATH": os.environ["PATH"], **(environment or {})},
-            cwd=first_on_path or folder,
-        )
+        self.start(command, {"PATH": os.environ["PATH"], **(environment or {})}, first_on_path or folder)
+
+    def start(self, command, environment, folder=None):
+        """Run the command. Its log is what it says, and not what a crashed one said before."""
+        self._popen = partial(subprocess.Popen, command, env=environment, cwd=folder)
         self._run()
 
     def _run(self):
-        with self.log.open("ab") as log:
-            self.process = self._start(stdout=log, stderr=log)
+        with self.log.open("wb") as log:
+            self.process = self._popen(stdout=log, stderr=log)
 
     def __enter__(self):
         try:
@@ -112,7 +111,8 @@ class TritonServer:
             time.sleep(0.1)
         code, text = self.end(), self.log.read_text()
         errors = "\n".join(line for line in text.splitlines() if line.startswith("E"))
-        raise (CrashError if code in CRASHES else AssertionError)(f"Triton was not ready:\n{errors}\n{text[-3000:]}")
+        crashed = code in CRASHES or GIVEN_UP.search(text)
+        raise (CrashError if crashed else AssertionError)(f"Triton was not ready:\n{errors}\n{text[-3000:]}")
 
     def is_ready(self):
         try:

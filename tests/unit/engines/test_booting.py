@@ -59,7 +59,7 @@ def test_a_server_that_does_not_get_ready_is_given_up_and_ended(tmp_path):
 
 
 # as Triton's Python backend words it: src/stub_launcher.cc, r26.06
-GIVEN_UP = "echo \"E1130 failed to load 'demo': Internal: Stub process 'demo_0_0' is not healthy.\"; exit 1"
+GIVEN_UP = "echo \"E1130 failed to load 'demo': Internal: Stub process 'demo_0_0' is not healthy.\"; seq 99; exit 1"
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,20 @@ def test_what_a_child_started_that_ended_by_itself_is_ended(tmp_path, end, waits
     assert not is_running(pid)
 
 
+def test_what_a_worker_starts_after_the_child_has_ended_is_ended(tmp_path):
+    outer, go, inner, on = (tmp_path / name for name in ("outer", "go", "inner", "on"))
+    works_on = f"{once(on)}; sleep 3600 & echo $! > {inner}; wait"
+    script = f"sh -c '{works_on}' & echo $! > {outer}; {once(go)}; exit 1"
+
+    with Seen(script, outer, go) as process:
+        assert process.wait() == 1
+        on.touch()
+        pid = wait_for(inner)
+
+    assert not is_running(wait_for(outer))
+    assert not is_running(pid)
+
+
 def test_what_a_child_starts_as_it_ends_is_ended(tmp_path):
     begun, go, inner = (tmp_path / name for name in ("begun", "go", "inner"))
     as_it_ends = f"sleep 3600 & echo $! > {inner}; {once(go)}; exit 3"
@@ -68,7 +82,7 @@ def test_what_a_child_starts_as_it_ends_is_ended(tmp_path):
     assert not is_running(wait_for(inner))
 
 
-def test_what_is_started_by_what_a_child_left_is_ended(tmp_path):
+def test_what_a_worker_starts_once_the_child_was_told_to_end_is_ended(tmp_path):
     begun, on, inner = (tmp_path / name for name in ("begun", "on", "inner"))
     left = f"{once(on)}; sleep 3600 & echo $! > {inner}; wait"
     script = f"trap 'touch {on}; {once(inner)}; exit 3' TERM; sh -c '{left}' & echo $! > {begun}; while :; do sleep 0.05; done"

@@ -32,9 +32,10 @@ REGIONS = "slipway-boot-"
 CRASHES = {code for number in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS) for code in (-number, 128 + number)}
 """Exit codes, the second of each that of mpirun. Triton's Python backend is known to crash occasionally, whatever the
 model, as by boost::interprocess::lock_exception: https://github.com/triton-inference-server/server/issues/8882. As a
-model loads it does so after giving up the model's process, which found no CPU for a second (five from 25.09 on)."""
-GIVEN_UP = re.compile(r"Stub process '.*' is not healthy")
-"""What it says then, if it does not crash (python_backend's src/stub_launcher.cc)."""
+model loads it does so after giving up the model's process."""
+GIVEN_UP = re.compile(r"Stub process '.*' is not healthy|Failed to obtain the health mutex")
+"""What it says then, if it does not crash (python_backend's src/stub_launcher.cc): the process died, or found no CPU
+for a second (from 25.08 on five, or ten before its first message)."""
 CRASHED_S = 10.0
 """How long mpirun may take to end the other ranks after one has crashed."""
 
@@ -91,7 +92,7 @@ class BootTest:
             return self._ask(repository, model, question)
         except CrashError as error:
             log.warning(
-                "%s. That may be an occasional crash of Triton's Python backend: booting it once more", error.what
+                "%s. Triton's Python backend may have crashed, or found no CPU: booting it once more", error.what
             )
             return self._ask(repository, model, question)
 
@@ -120,7 +121,7 @@ class BootTest:
         while not client.is_ready(model):
             now = self._clock.monotonic()
             if server.exit_code is not None:
-                crashed = server.exit_code in CRASHES or GIVEN_UP.search("\n".join(server.tail(LOGGED_LINES)))
+                crashed = server.exit_code in CRASHES or GIVEN_UP.search("\n".join(server.tail(sys.maxsize)))
                 raise (CrashError if crashed else InputError)(
                     f"Triton ended with exit code {server.exit_code} before {model} was ready",
                     found=_last_output(server),

@@ -52,11 +52,10 @@ class Ranks(TritonServer):
         self.environment = {**ENVIRONMENT, "TMPDIR": str(folder), **self.further_environment(folder)}
         ports = dict(zip(commands.PORTS, free_ports(len(commands.PORTS)), strict=True))
         self.http_port, self.grpc_port, self.metrics_port = ports.values()
-        self.log, self.prefix = folder / "mpirun.log", prefix
+        self.repository, self.log, self.prefix = repository, folder / "mpirun.log", prefix
         server = commands.Server(LOOPBACK, EXIT_TIMEOUT_S, prefix, str(repository), ports)
         words = self.command(commands.server_of(ASKED, server))
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen([MPI / words[0], *words[1:]], stdout=log, stderr=log, env=self.environment)
+        self.start([MPI / words[0], *words[1:]], self.environment)
 
     def further_environment(self, folder):
         return {}
@@ -81,9 +80,10 @@ class Ranks(TritonServer):
         for pid in launchers | set(self.processes()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self.process.wait(10)
+        code = self.process.wait(10)
         for region in SHARED_MEMORY.glob(f"{self.prefix}*"):
             region.unlink()
+        return code
 
     def ranks(self):
         """Pid of each rank's tritonserver by its number."""
