@@ -9,7 +9,7 @@ from tests.fakes.documents import rollouts
 from tests.fakes.documents.rollouts import channel, judged
 from tests.support.refused import refused
 
-NEVER_READY = {"unready", "storeless"}
+NEVER_READY = {"unready"}
 
 
 def version(number, image="good"):
