@@ -1,4 +1,4 @@
-"""Airflow's database is lost, days after the objects in the store were written: all of Airflow starts anew."""
+"""Airflow loses its database and starts again with an empty one, days after the objects in the store were written."""
 
 import contextlib
 import json
@@ -59,7 +59,7 @@ def site_with(chain, **changes):
 
 
 def change_site(chain, **changes):
-    """Give them another site file until the stack's `up` writes it anew; the text of the one before."""
+    """Give them another site file until the stack's `up` rewrites it; the text of the one before."""
     before = chain.stack.site_file.read_text()
     _write_site(chain, yaml.safe_dump(yaml.safe_load(before) | changes))
     return before

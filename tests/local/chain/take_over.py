@@ -1,8 +1,9 @@
 """The next revision goes live while clients ask. On this machine's own stack its release meets all that Airflow can lose.
 
 First the drill of docs/disaster.md for Airflow's database, whose last command is the release. Its tasks wait for their pods in
-the triggerer, as with `airflow.deferrable` of the site, but for those from smoke-test to gate; beside it the stack's own
-Airflow runs `slipway gc`. The triggerer is killed, and while the candidate is measured, all of Airflow. A person approves what comes of it.
+the triggerer, as with `airflow.deferrable` of the site, except those from smoke-test to gate; beside it the stack's own
+Airflow runs `slipway gc`. The triggerer is killed, and so is all of Airflow while the candidate is measured. A person
+approves the result.
 """
 
 import os
@@ -58,7 +59,7 @@ class Drill:
         self._chain = chain
 
     def begin(self):
-        """The run of the release, which a person asks for once the database is lost, once its roll-out has begun."""
+        """Lose the database, ask for the release and kill the triggerer; the run, once its roll-out has begun."""
         chain = self._chain
         put_unused(chain)
         self.before = State.of(chain)
@@ -87,7 +88,7 @@ class Drill:
         until(lambda: pid() not in (0, killed))
 
     def kill_airflow(self, run):
-        """Kill all of it while a step measures the candidate, and approve what comes of it once it is back."""
+        """Kill all of it while a step measures the candidate, and approve the result once it is back."""
         chain = self._chain
         chain.reach(run, "benchmark", {"running", "success"})
 

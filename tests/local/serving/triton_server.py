@@ -27,7 +27,7 @@ EXIT_TIMEOUT_S = 20
 
 
 class CrashError(AssertionError):
-    """Triton ended as the same one, started again, may not (slipway/tasks/serving/pod/boot.py)."""
+    """Triton ended in a way that a second start may not repeat (slipway/tasks/serving/pod/boot.py)."""
 
 
 class TritonServer:

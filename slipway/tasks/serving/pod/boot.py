@@ -70,7 +70,7 @@ class BootAnswer:
 
 
 class CrashError(InputError):
-    """The server ended as the same one, booted again, may not."""
+    """The server ended in a way that a second boot may not repeat."""
 
 
 class BootTest:
