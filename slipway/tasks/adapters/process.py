@@ -92,7 +92,7 @@ class Process:
         self._child.kill()
         self._child.wait()
         deadline = time.monotonic() + KILLED_S
-        while left := self._left():
+        while left := self.running():
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -101,7 +101,8 @@ class Process:
                 break
             time.sleep(0.01)
 
-    def _left(self) -> list[int]:
+    def running(self) -> list[int]:
+        """Ids of the processes that it, or what it started, was seen to start and that have not ended."""
         self.look()
         return [pid for pid, start_time in self._started if _runs(pid, start_time)]
 

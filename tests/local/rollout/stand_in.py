@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -43,6 +44,8 @@ BEFORE_TIRED, TIRED_S = 4, 0.1
 NONSENSE = "?!"
 
 unloaded = threading.Event()
+model = subprocess.Popen(["sleep", "60"]) if TEMPER == "bereft" else None
+"""A process like those of Triton's Python models; the server of temper `bereft` loses it as it is asked."""
 
 
 class Counters:
@@ -154,6 +157,15 @@ class Grpc(service.GRPCInferenceServiceServicer):
         for request in requests:
             if TEMPER == "aborting":
                 os.abort()
+            if (
+                TEMPER == "abandoned"
+            ):  # as ReceiveMessageFromStub words it: python_backend's src/stub_launcher.cc, r26.06
+                yield messages.ModelStreamInferResponse(error_message="Stub process 'demo_0_0' is not healthy.")
+                continue
+            if TEMPER == "bereft":
+                model.kill()
+                model.wait()
+                context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer")
             if unloaded.is_set():
                 yield messages.ModelStreamInferResponse(error_message=UNLOADED)
                 continue

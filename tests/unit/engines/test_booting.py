@@ -58,14 +58,15 @@ def test_a_server_that_does_not_get_ready_is_given_up_and_ended(tmp_path):
     assert not is_running(int(pid.read_text()))
 
 
-# as Triton's Python backend words it: src/stub_launcher.cc, r26.06
+# as Triton's Python backend words them: src/stub_launcher.cc, r26.06
 GIVEN_UP = "echo \"E1130 failed to load 'demo': Internal: Stub process 'demo_0_0' is not healthy.\"; seq 99; exit 1"
+STUCK = "echo \"E1130 failed to load 'demo': Internal: Failed to obtain the health mutex.\"; exit 1"
 
 
 @pytest.mark.parametrize(
     ("crash", "code"),
-    [("kill -ABRT $$", -6), ("exit 134", 134), (GIVEN_UP, 1)],
-    ids=["Triton", "mpirun", "a model's process was given up"],
+    [("kill -ABRT $$", -6), ("exit 134", 134), (GIVEN_UP, 1), (STUCK, 1)],
+    ids=["Triton", "mpirun", "a model's process was given up", "a model's process is stuck"],
 )
 def test_a_server_that_crashes_twice_is_refused(tmp_path, crash, code):
     starts = tmp_path / "starts"
@@ -77,11 +78,12 @@ def test_a_server_that_crashes_twice_is_refused(tmp_path, crash, code):
     assert starts.read_text().split() == ["start", "start"]
 
 
-def test_a_server_that_crashes_as_it_answers_is_booted_once_more(tmp_path):
+@pytest.mark.parametrize("temper", ["aborting", "abandoned", "bereft"])
+def test_a_server_that_crashes_as_it_answers_or_has_lost_its_models_process_is_booted_once_more(tmp_path, temper):
     def command(place):
         ports = [f"--{name}-port={port}" for name, port in place.ports.items()]
         addresses = [f"--{name}-address={place.address}" for name in place.ports]
-        crashes_once = f'mkdir {tmp_path}/crashed 2> /dev/null && export TEMPER=aborting; POD_NAME=! exec "$@"'
+        crashes_once = f'mkdir {tmp_path}/crashed 2> /dev/null && export TEMPER={temper}; POD_NAME=! exec "$@"'
         stand_in = [sys.executable, str(REPOSITORY / "tests" / "local" / "rollout" / "stand_in.py")]
         return ["sh", "-c", crashes_once, "", *stand_in, *ports, *addresses]
 

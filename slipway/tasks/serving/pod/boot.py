@@ -34,8 +34,8 @@ CRASHES = {code for number in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS) fo
 model, as by boost::interprocess::lock_exception: https://github.com/triton-inference-server/server/issues/8882. As a
 model loads it does so after giving up the model's process."""
 GIVEN_UP = re.compile(r"Stub process '.*' is not healthy|Failed to obtain the health mutex")
-"""What it says then, if it does not crash (python_backend's src/stub_launcher.cc): the process died, or found no CPU
-for a second (from 25.08 on five, or ten before its first message)."""
+"""What it says then, if it does not crash, and answers to a request (python_backend's src/stub_launcher.cc): the
+process died, or found no CPU for a second (as it starts, from 25.08 on, five, or ten before its first message)."""
 CRASHED_S = 10.0
 """How long mpirun may take to end the other ranks after one has crashed."""
 
@@ -141,15 +141,17 @@ class BootTest:
 
     def _answer(self, server: Process, client: TritonClient, model: str, question: SmokeQuestion) -> str:
         request = request_of(question)
-        server.look()  # all of its models' processes run
+        processes = frozenset(server.running())  # its models' among them
         try:
             text = client.generate(model, request, timeout_s(request)).text
         except (InputError, UnavailableError) as error:
-            crashed = isinstance(error, UnavailableError) and self._crashed(server)
+            crashed = GIVEN_UP.search(error.what) or (
+                isinstance(error, UnavailableError) and self._crashed(server, processes)
+            )
             raise (CrashError if crashed else InputError)(
                 f"{model} is ready but did not answer {question.prompt!r}: {error.what}",
                 found=_last_output(server),
-                remedy=error.remedy,
+                remedy="See the last lines of its log above." if crashed else error.remedy,
             ) from error
         if not question.accepts(text):
             raise InputError(
@@ -160,12 +162,14 @@ class BootTest:
             )
         return text
 
-    def _crashed(self, server: Process) -> bool:
-        """Whether a server that did not answer has crashed."""
+    def _crashed(self, server: Process, processes: frozenset[int]) -> bool:
+        """Whether a server that did not answer has crashed, or has lost one of the processes that it had."""
         deadline = self._clock.monotonic() + CRASHED_S
-        while server.exit_code is None and self._clock.monotonic() < deadline:
+        while (code := server.exit_code) is None and self._clock.monotonic() < deadline:
+            if not processes.issubset(server.running()):
+                return True
             self._clock.sleep(POLL_S)
-        return server.exit_code in CRASHES
+        return code in CRASHES
 
 
 def _remove_left_regions() -> None:
