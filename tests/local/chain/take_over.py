@@ -6,6 +6,7 @@ Airflow runs `slipway gc`. The triggerer is killed, and so is all of Airflow whi
 approves the result.
 """
 
+import contextlib
 import os
 import signal
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ class Drill:
             self.said = give(chain, commands("Airflow's database is lost"), release=release)
             (run,) = chain.airflow.runs(DAG, 1)
             self._retention = chain.trigger("retention", "beside-the-release", dry_run=False)
-            until(lambda: "deferred" in chain.task_states(run).values(), timeout_s=RUN_TIMEOUT_S)
+            chain.reach(run, None, {"deferred"})
             self._kill_triggerer()
             chain.reach(run, "roll-out", {"deferred", "success"})  # the tasks after it read the site as it was
         return run
@@ -83,7 +84,7 @@ class Drill:
         def pid():
             return self._chain.stack.status()["triggerer"].pid
 
-        killed = pid()
+        killed = until(pid)  # 0 while it is started again
         os.kill(killed, signal.SIGKILL)
         until(lambda: pid() not in (0, killed))
 
@@ -98,11 +99,13 @@ class Drill:
 
         # so that its task has not ended when Airflow is gone, and retention has
         pids = until(stopped, timeout_s=RUN_TIMEOUT_S, every_s=0.1, said=lambda: chain.task_states(run))
-        self.retention = chain.follow(self._retention)
-        with away(chain, chain.stack.airflow):
+        with contextlib.ExitStack() as going_on:
             for pid in pids:
-                sent(pid, signal.SIGCONT)
-            self.holder = chain.lease_holder()
+                going_on.callback(sent, pid, signal.SIGCONT)
+            self.retention = chain.follow(self._retention)
+            with away(chain, chain.stack.airflow):
+                going_on.close()
+                self.holder = chain.lease_holder()
         chain.reach(run, "approval", {"awaiting_input"})
         with site_with(chain, airflow=DEFERRABLE):
             slipway(chain, "approve", MODEL)

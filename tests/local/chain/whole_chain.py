@@ -175,11 +175,11 @@ class Chain:
         return {}
 
     def reach(self, run, task_id, states):
-        """Wait until a task of the run is in one of the states, unless all have ended without it."""
+        """Wait until a task of the run, or any without a name, is in one of the states, unless all have ended without it."""
 
         def reached():
             found = self.task_states(run)
-            is_there = found.get(task_id) in states
+            is_there = not states.isdisjoint([found.get(task_id)] if task_id else found.values())
             assert is_there or not found or not FINAL_TASK_STATES.issuperset(found.values()), found
             return is_there
 
