@@ -5,10 +5,10 @@ import pytest
 from slipway.tasks.engines.checkpoint.calibration_texts import Texts
 from slipway.tasks.engines.registry import maker_for
 from tests.local.engines.demo_model import dataset, demo_spec, tritonserver
-from tests.support.converted_once import tokenizers_converted_once
+from tests.support.made_once import models_traced_once, tokenizers_converted_once
 from tests.support.paths import HUB
 
-__all__ = ["tokenizers_converted_once", "tritonserver"]
+__all__ = ["models_traced_once", "tokenizers_converted_once", "tritonserver"]
 
 
 @pytest.fixture(scope="session")

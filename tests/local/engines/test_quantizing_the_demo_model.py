@@ -198,7 +198,7 @@ def test_weights_that_are_no_numbers_give_no_perplexity_and_a_warning(broken, ou
     assert len(metrics["warnings"]) == 2
 
 
-def test_the_source_is_freed_before_its_weights_are_compressed(checkpoint, tmp_path, monkeypatch):
+def test_the_source_is_freed_before_its_weights_are_compressed(checkpoint, tmp_path, monkeypatch, models_traced_once):
     sources, left = [], []
 
     def loaded(*arguments, **options):
@@ -211,6 +211,7 @@ def test_the_source_is_freed_before_its_weights_are_compressed(checkpoint, tmp_p
         return compress(*arguments)
 
     monkeypatch.setattr(quantizing, "load_model", loaded)
+    monkeypatch.setattr(quantizing, "trace", models_traced_once)  # it leaves the source in a reference cycle
     monkeypatch.setattr(quantizing, "_compressed", compressed)
     maker_for("openvino").quantize(checkpoint, demo_spec("int8"), tmp_path, Texts(perplexity=[]))
 

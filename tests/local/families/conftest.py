@@ -6,12 +6,12 @@ import pytest
 
 from tests.fixtures import family_checkpoints
 from tests.local.engines.demo_model import tritonserver, tritonserver_on_path
-from tests.support.converted_once import tokenizers_converted_once
+from tests.support.made_once import models_traced_once, tokenizers_converted_once
 from tests.unit.serving.served_modules import OPENVINO
 
 sys.path.insert(0, str(OPENVINO))  # as Triton's stub finds the model's own modules
 
-__all__ = ["tokenizers_converted_once", "tritonserver", "tritonserver_on_path"]
+__all__ = ["models_traced_once", "tokenizers_converted_once", "tritonserver", "tritonserver_on_path"]
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def quantize(checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Sequence[str
     with TemporaryDirectory(dir=out.parent) as exported:
         # a rotary embedding that was computed once shares tensors, which a traced module may not
         with phase(f"tracing {type(model).__name__} to OpenVINO IR"):
-            _trace(model, Path(exported))
+            trace(model, Path(exported))
         with phase(f"measuring the source's perplexity over {len(sequences)} texts"):
             source = perplexity(sequences, logits_of(model)) if sequences else None
         del model  # the compression needs the memory
@@ -66,7 +66,12 @@ def quantize(checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Sequence[str
     return metrics
 
 
-def _trace(model: Any, out: Path) -> None:
+def trace(model: Any, out: Path) -> None:
+    """Write a model of transformers as IR in 32-bit floats to `out`.
+
+    Raises:
+        InputError: optimum-intel cannot trace it.
+    """
     from optimum.exporters.openvino.convert import export_from_model
 
     what = f"optimum-intel {version('optimum-intel')} cannot trace {type(model).__name__}"
