@@ -88,8 +88,7 @@ class Containers:
         self._close_probe(container["name"])
         if ended is not None and attempt is not None:
             if not restarts(policy, ended["exitCode"], initial=initial):
-                ready = initial and ended["exitCode"] == 0
-                return Seen(container, attempt, ended, ready=ready), None
+                return Seen(container, attempt, ended), None
             wait_s = back_off_s(attempt, ended)
             if wait_s > 0:
                 return self._backing_off(pod, container, attempt, ended, wait_s)

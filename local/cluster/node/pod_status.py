@@ -90,7 +90,10 @@ def compute(pod: Object, inits: Sequence[Seen], mains: Sequence[Seen], address: 
         "containerStatuses": [_container_status(seen, "PodInitializing" if inits else None) for seen in mains],
     }
     if inits:
-        status["initContainerStatuses"] = [_container_status(seen, "PodInitializing") for seen in inits]
+        status["initContainerStatuses"] = [
+            _container_status(seen, "PodInitializing") | ({} if seen.sidecar else {"ready": has_initialized(seen)})
+            for seen in inits
+        ]
     return status
 
 

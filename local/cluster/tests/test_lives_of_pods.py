@@ -162,9 +162,10 @@ def test_init_containers_run_one_after_the_other_before_the_rest(space):
         initContainers=[initial("first", write.format("first")), initial("second", write.format("second"))],
         volumes=[{"name": "work", "emptyDir": {}}],
     )
-    space.finished("ordered")
+    pod = space.finished("ordered")
 
     assert space.logs("ordered").split() == ["first", "second"]
+    assert all(each.ready for each in pod.status.init_container_statuses)
 
 
 def test_a_failed_init_container_ends_the_pod(space):
@@ -175,6 +176,17 @@ def test_a_failed_init_container_ends_the_pod(space):
 
     assert (pod.status.phase, pod.status.init_container_statuses[0].state.terminated.exit_code) == ("Failed", 65)
     assert pod.status.container_statuses[0].state.waiting.reason == "PodInitializing"
+
+
+def test_an_init_container_is_not_ready_while_it_runs(space, until):
+    slow = {"name": "fetch", "image": "test/python:1", "command": ["python", "-c", "import time; time.sleep(60)"]}
+
+    space.run("fetching", "print('ran')", initContainers=[slow])
+    (fetch,) = until(
+        lambda: [each for each in space.pod("fetching").status.init_container_statuses or [] if each.state.running]
+    )
+
+    assert not fetch.ready
 
 
 def test_deletion_lets_a_process_finish_within_its_grace(space, until):

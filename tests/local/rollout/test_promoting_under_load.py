@@ -9,11 +9,11 @@ from tests.fakes.documents import rollouts
 from tests.fakes.documents.rollouts import channel, judged
 from tests.support.refused import refused
 
-NEVER_READY = {"unready"}
+NEVER_READY = {"unready", "storeless"}
 
 
 def version(number, image="good"):
-    serving = {"image": f"test/triton:{image}", "ready_timeout_s": 10 if image in NEVER_READY else 90}
+    serving = {"image": f"test/triton:{image}", "ready_timeout_s": 20 if image in NEVER_READY else 90}
     return rollouts.version(number, serving=serving)
 
 
