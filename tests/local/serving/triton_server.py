@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import queue
+import secrets
 import signal
 import subprocess
 import threading
@@ -13,7 +14,7 @@ from functools import partial
 import numpy as np
 from tritonclient import grpc
 
-from slipway.tasks.serving.pod.boot import CRASHES, GIVEN_UP
+from slipway.tasks.serving.pod.boot import CRASHES, GIVEN_UP, SHARED_MEMORY
 from tests.support.paths import ENVIRONMENTS
 from tests.support.ports import free_ports
 from tests.support.processes import processes_naming, sent
@@ -33,7 +34,8 @@ class CrashError(AssertionError):
 class TritonServer:
     """One server process; `with` ends it, by its own pid. One that crashes before it is ready is started once more.
 
-    The stub ignores PYTHONPATH and has its working directory first on its path: `first_on_path` comes in that way.
+    The stub ignores PYTHONPATH and has its working directory first on its path: `first_on_path` comes in that way. The
+    command line or the environment of what it starts holds its `prefix`, with which the names of its shared memory begin.
     """
 
     ready_s = READY_TIMEOUT_S
@@ -51,7 +53,7 @@ class TritonServer:
     ):
         self.http_port, self.grpc_port, self.metrics_port = free_ports(3)
         self.repository, self.log = repository, folder / "tritonserver.log"
-        self.ready_s = ready_s
+        self.ready_s, self.prefix = ready_s, f"tests-{os.getpid()}-{secrets.token_hex(4)}"
         command = [
             launcher,
             f"--model-repository={repository}",
@@ -66,6 +68,7 @@ class TritonServer:
             ),
             "--pinned-memory-pool-byte-size=0",
             "--disable-auto-complete-config",
+            f"--backend-config=python,shm-region-prefix-name={self.prefix}",
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
             *arguments,
         ]
@@ -74,7 +77,8 @@ class TritonServer:
 
     def start(self, command, environment, folder=None):
         """Run the command. Its log is what it says, and not what a crashed one said before."""
-        self._popen = partial(subprocess.Popen, command, env=environment, cwd=folder)
+        named = {**environment, "SLIPWAY_TEST_SERVER": self.prefix}
+        self._popen = partial(subprocess.Popen, command, env=named, cwd=folder)
         self._run()
 
     def _run(self):
@@ -86,8 +90,6 @@ class TritonServer:
             self.wait_until_ready()
         except CrashError as crash:
             print(f"started once more: {crash}")
-            for pid in processes_naming(str(self.repository)):  # its models'
-                sent(pid, signal.SIGKILL)
             self._run()
             self.wait_until_ready()
         return self
@@ -101,7 +103,24 @@ class TritonServer:
             return self.process.wait(EXIT_TIMEOUT_S + 10)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            return self.process.wait()
+            code = self.process.wait()
+            self.clear()
+            return code
+
+    def clear(self):
+        """Kill what is left of a server that did not end in order, and remove its shared memory."""
+        for pid in self.processes():
+            sent(pid, signal.SIGKILL)
+        for name in self.regions():
+            (SHARED_MEMORY / name).unlink(missing_ok=True)
+
+    def processes(self):
+        """Command lines, by pid, of what was started for it: launchers, servers and their models' processes."""
+        return processes_naming(self.prefix)
+
+    def regions(self):
+        """Names of its shared memory."""
+        return [region.name for region in SHARED_MEMORY.glob(f"{self.prefix}*")]
 
     def wait_until_ready(self):
         deadline = time.monotonic() + self.ready_s
@@ -110,6 +129,7 @@ class TritonServer:
                 return
             time.sleep(0.1)
         code, text = self.end(), self.log.read_text()
+        self.clear()
         errors = "\n".join(line for line in text.splitlines() if line.startswith("E"))
         crashed = code in CRASHES or GIVEN_UP.search(text)
         raise (CrashError if crashed else AssertionError)(f"Triton was not ready:\n{errors}\n{text[-3000:]}")

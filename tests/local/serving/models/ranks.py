@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -9,17 +10,18 @@ import sys
 import time
 from pathlib import Path
 
-from slipway.tasks.serving.pod.boot import SHARED_MEMORY
 from slipway.tasks.serving.rendered import commands
 from tests.fakes.releases import SPEC, spec
 from tests.local.serving.triton_server import LAUNCHER, LOOPBACK, TritonServer
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
-from tests.support.waiting import until
+from tests.support.processes import sent
+from tests.support.waiting import PATIENCE_S
 
 MPI = ENVIRONMENTS / "dev" / "bin"
 EXIT_TIMEOUT_S = 20
 ENDS_WITHIN_S = 60
+STARTERS = {"mpirun", "orted"}
 LOADED = "successfully loaded 'demo_tensorrt_llm'"
 ENVIRONMENT = {
     "PATH": f"{MPI}:{LAUNCHER.parent}:{os.environ['PATH']}",
@@ -48,6 +50,8 @@ IMAGES_LIBRARIES = "/usr/local/tensorrt/lib"
 class Ranks(TritonServer):
     """Two ranks of a pod; `process` is mpirun's."""
 
+    ready_s = PATIENCE_S
+
     def __init__(self, repository, folder, prefix):
         self.environment = {**ENVIRONMENT, "TMPDIR": str(folder), **self.further_environment(folder)}
         ports = dict(zip(commands.PORTS, free_ports(len(commands.PORTS)), strict=True))
@@ -63,9 +67,8 @@ class Ranks(TritonServer):
     def command(self, server):
         return commands.in_a_pod(server, 2)
 
-    def wait_until_ready(self):
-        super().wait_until_ready()
-        until(lambda: self.log.read_text().count(LOADED) >= 2, said=lambda: self.log.read_text()[-2000:])
+    def is_ready(self):
+        return super().is_ready() and self.log.read_text().count(LOADED) >= 2
 
     def tell_to_end(self):
         """Send SIGTERM to mpirun and wait until it ended."""
@@ -76,32 +79,23 @@ class Ranks(TritonServer):
 
     def end(self):
         """At once and by force: how it ends when it is asked to is what tests look at, and takes seconds."""
-        launchers = {self.starter_of(number)[0] for number in self.ranks()}
-        for pid in launchers | set(self.processes()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for number in self.ranks():
+            with contextlib.suppress(KeyError, OSError):  # it has just ended
+                pid, program = self.starter_of(number)
+                if program in STARTERS:  # else its starter ended before it
+                    sent(pid, signal.SIGKILL)
+        self.process.kill()
         code = self.process.wait(10)
-        for region in SHARED_MEMORY.glob(f"{self.prefix}*"):
-            region.unlink()
+        self.clear()
         return code
 
     def ranks(self):
         """Pid of each rank's tritonserver by its number."""
         return {
-            int(words[-1].removesuffix("-")[-1]): pid
-            for pid, words in self.processes().items()
-            if words[0].endswith("/tritonserver") and f"prefix-name={self.prefix}-rank" in words[-1]
+            int(command.removesuffix("-")[-1]): pid
+            for pid, command in self.processes().items()
+            if re.search(rf"^\S+/tritonserver .*prefix-name={self.prefix}-rank\d+-$", command)
         }
-
-    def processes(self):
-        """Command lines by pid of all that was started for this server: mpirun, launchers, servers and their stubs."""
-        found = {}
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                words = (process / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-                if self.prefix in " ".join(words):
-                    found[int(process.name)] = words
-        return found
 
     def starter_of(self, number):
         """Pid of the launcher that started a rank, and the launcher's program."""
@@ -117,9 +111,6 @@ class Ranks(TritonServer):
     def environment_of_process(self, pid):
         text = Path("/proc", str(pid), "environ").read_bytes().decode()
         return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
-
-    def regions(self):
-        return [region.name for region in SHARED_MEMORY.glob(f"{self.prefix}*")]
 
 
 class RanksOnNodes(Ranks):
@@ -138,6 +129,10 @@ class RanksOnNodes(Ranks):
         _, *pairs = shlex.split((folder / "directive").read_text(), comments=True)
         (folder / "set_env").write_text("\n".join(pairs))
         return {**own, "NCCL_DEBUG": "WARN", "AWS_SECRET_ACCESS_KEY": "secret"}
+
+    def _run(self):
+        self.ssh.with_name("asked").unlink(missing_ok=True)
+        super()._run()
 
     def command(self, server):
         return commands.ranks_on_nodes(
