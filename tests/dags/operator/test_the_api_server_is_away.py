@@ -187,7 +187,7 @@ def test_a_pod_of_an_earlier_try_that_still_runs_is_adopted(cluster, runs, in_ba
     cluster.ends(0)
 
     assert finished()["value"]["outcome"] == "done"
-    assert cluster.listed() == []
+    until(lambda: cluster.listed() == [])
 
 
 def test_an_api_server_that_is_away_while_a_pod_runs_costs_no_try(cluster, runs, in_background, caplog):
@@ -202,7 +202,7 @@ def test_an_api_server_that_is_away_while_a_pod_runs_costs_no_try(cluster, runs,
     assert finished()["value"]["outcome"] == "done"
     assert "the API server answers again" in caplog.text
     assert "urllib3" not in {record.name.partition(".")[0] for record in caplog.records}
-    assert cluster.listed() == []
+    until(lambda: cluster.listed() == [])
 
 
 def test_an_api_server_that_is_away_while_the_triggerer_waits_costs_no_try(cluster, runs, in_background, caplog):
@@ -217,7 +217,7 @@ def test_an_api_server_that_is_away_while_the_triggerer_waits_costs_no_try(clust
     operator.trigger_reentry(context, finished()["value"])
 
     assert runs.xcoms["benchmark", "return_value"]["outcome"] == "done"
-    assert cluster.listed() == []
+    until(lambda: cluster.listed() == [])
 
 
 def test_an_api_server_that_does_not_come_back_is_named_without_the_clients_words(cluster, runs):
@@ -251,4 +251,4 @@ def test_a_pod_whose_creation_was_not_answered_is_not_created_twice(cluster, run
     operator.execute(context)
 
     assert runs.xcoms["benchmark", "return_value"]["outcome"] == "done"
-    assert cluster.listed() == []
+    until(lambda: cluster.listed() == [])
