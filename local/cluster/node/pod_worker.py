@@ -161,7 +161,7 @@ class PodWorker:
             dues.append(due_s)
             # a sidecar that ends later is restarted on its own
             if not has_initialized(seen) and not (begun and seen.sidecar):
-                rest = [Seen(other) for other in initial[index + 1 :]]
+                rest = self._containers.observed(pod, "initContainers")[index + 1 :]
                 self._publish(pod, [*inits, *rest], mains)
                 return due_s
         observations = [

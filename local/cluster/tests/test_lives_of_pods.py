@@ -174,7 +174,8 @@ def test_a_failed_init_container_ends_the_pod(space):
     space.run("never", "print('ran')", initContainers=[bad])
     pod = space.finished("never")
 
-    assert (pod.status.phase, pod.status.init_container_statuses[0].state.terminated.exit_code) == ("Failed", 65)
+    (fetch,) = pod.status.init_container_statuses
+    assert (pod.status.phase, fetch.state.terminated.exit_code, fetch.ready) == ("Failed", 65, False)
     assert pod.status.container_statuses[0].state.waiting.reason == "PodInitializing"
 
 

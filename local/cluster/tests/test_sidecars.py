@@ -86,6 +86,26 @@ def test_a_sidecar_that_ends_is_started_again_whatever_the_pods_policy(space, un
     assert pod.status.container_statuses[0].state.running is not None
 
 
+def test_a_sidecar_that_ends_before_the_main_containers_begin_leaves_other_init_containers_as_they_are(
+    space, until, tmp_path
+):
+    go = tmp_path / "go"
+    beside = sidecar(f"import os, time\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.05)")
+    plain = {"image": IMAGE, "command": ["python", "-c", "pass"]}
+    slow = {"image": IMAGE, "command": ["python", "-c", "import signal; signal.pause()"]}
+    space.run("pair", "pass", initContainers=[beside, plain | {"name": "fetch"}, slow | {"name": "slow"}])
+
+    def statuses():
+        return space.pod("pair").status.init_container_statuses or []
+
+    until(lambda: any(each.name == "slow" and each.state.running for each in statuses()))
+    go.touch()
+    _, fetch, slow = until(lambda: (seen := statuses()) and seen[0].state.waiting and seen)
+
+    assert (fetch.ready, fetch.state.terminated.exit_code) == (True, 0)
+    assert slow.state.running is not None
+
+
 def test_a_pod_is_done_when_its_main_container_is_and_its_sidecar_is_stopped(space, until):
     space.run("pair", "pass", initContainers=[sidecar("import signal; signal.pause()")])
 
