@@ -23,11 +23,11 @@ class FirstRelease:
 
 
 class Watcher(threading.Thread):
-    """Looks for the token in every process and every pod's object while the block runs."""
+    """Looks for the token in every process of the stack and every pod's object while the block runs."""
 
     def __init__(self, chain):
         super().__init__(daemon=True)
-        self._chain, self._ended = chain, threading.Event()
+        self._chain, self._ended, self._stack = chain, threading.Event(), str(chain.stack.folder).encode()
         self.arguments, self.environments, self.objects, self.looks = set(), set(), set(), 0
 
     def __enter__(self):
@@ -52,6 +52,8 @@ class Watcher(threading.Thread):
             environment = (folder / "environ").read_bytes()
             arguments = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
         except OSError:
+            return
+        if self._stack not in environment + arguments:  # another stack's steps have the same token
             return
         if TOKEN.encode() in arguments:
             self.arguments.add(arguments)
