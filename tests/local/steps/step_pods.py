@@ -1,4 +1,4 @@
-"""Steps as pods, made as Airflow makes them, with nobody to retry them: so that a test may kill one where it wants."""
+"""Steps as pods, made as Airflow makes them, but that nobody retries one that is killed: a test may kill it where it wants."""
 
 import contextlib
 import itertools
@@ -13,6 +13,7 @@ from kubernetes import client
 
 from slipway.airflow.pods import step_pod
 from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import UnavailableError
 from slipway.tasks.contracts.fit.step_kinds import steps_of
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import STAGES
@@ -181,9 +182,14 @@ class ByHand:
         return StepPod(self.chain, self.spec, step, arguments, stops_at)
 
     def make(self, step):
-        """The step to its end, which is a good one."""
+        """The step to its end, which is a good one. As Airflow does, try it again where it asks for that."""
         pod = self.start(step)
         ended = pod.end()
+        if ended.exit_code == UnavailableError.exit_code:
+            print(f"{step} is tried again: {ended.said[-2000:]}")
+            pod.gone()
+            pod = self.start(step)
+            ended = pod.end()
         assert ended.exit_code == 0, ended.said[-2000:]
         pod.gone()
         if step == "roll-back":
