@@ -192,9 +192,9 @@ def test_an_init_container_is_not_ready_while_it_runs(space, until):
 
 def test_deletion_lets_a_process_finish_within_its_grace(space, until):
     code = (
-        "import signal, time\n"
-        "def end(*_):\n print('asked to end', flush=True); time.sleep(0.5); print('ended', flush=True); raise SystemExit\n"
-        "signal.signal(signal.SIGTERM, end)\nprint('up', flush=True)\ntime.sleep(60)"
+        "import signal, threading, time\nasked = threading.Event()\n"
+        "signal.signal(signal.SIGTERM, lambda *_: asked.set())\nprint('up', flush=True)\n"
+        "if asked.wait(60):\n print('asked to end', flush=True); time.sleep(0.5); print('ended', flush=True)"
     )
     space.run("polite", code, terminationGracePeriodSeconds=600)
     until(lambda: "up" in space.logs("polite"))
