@@ -47,7 +47,7 @@ esac
 """
 PAUSE_S = 0.1
 """Between two requests of one client: without it most of what these tests compute is answers."""
-LARGE_S = 20
+LARGE_S = 30
 """How long the image test/triton:large takes to be pulled."""
 TEMPERS = ("good", "lagging", "tiring", "nonsense", "crashing", "unready", "damaged", "storeless")
 

@@ -36,6 +36,8 @@ from .proxy import ready_addresses
 CLASS = "embedded"
 WATCHED = (GATEWAYS, HTTP_ROUTES, GRPC_ROUTES, ENDPOINT_SLICES, SERVICES, NAMESPACES)
 TAKEN_UP_S, POLL_S = 10.0, 0.02
+AGAIN_S = 5.0
+"""After what went wrong, as where a busy machine's Envoy takes longer than TAKEN_UP_S, it is tried again."""
 STOP_S = 5.0
 PR_SET_PDEATHSIG = 1
 log = logging.getLogger(__name__)
@@ -64,6 +66,8 @@ class GatewayController:
                     await self._align()
                 except (OSError, ClientError, TimeoutError) as error:
                     log.warning("the gateway does not serve the newest routes: %s", error)
+                    await asyncio.sleep(AGAIN_S)
+                    self._changed.set()
         finally:
             await self._stop()
 

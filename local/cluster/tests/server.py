@@ -100,7 +100,7 @@ class LocalCluster:
             self.process.wait(60)
         self.process.stdout.close()
 
-    def kubectl(self, *arguments, text=None, check=True, timeout=120):
+    def kubectl(self, *arguments, text=None, check=True, timeout=240):
         binary = shutil.which("kubectl")
         if binary is None:
             pytest.skip("there is no kubectl on this machine")

@@ -26,9 +26,10 @@ def processes_of(state):
     return pids
 
 
-def test_pods_outlive_a_killed_server_and_are_taken_over(own_cluster, space_in):
+def test_pods_outlive_a_killed_server_and_are_taken_over(own_cluster, space_in, until):
     space = space_in(own_cluster, "crash")
     space.run("ticks", TICKS)
+    until(lambda: space.pod("ticks").status.phase == "Running")
     before = space.pod("ticks").status.container_statuses[0].container_id
 
     own_cluster.kill()

@@ -32,7 +32,7 @@ spec:
 def test_apply_logs_get_describe_and_delete_a_pod(space):
     applied = space.kubectl("apply", "-f", "-", text=POD).stdout
     followed = space.kubectl("logs", "-f", "talks").stdout
-    space.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/talks", "--timeout=90s")
+    space.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/talks", "--timeout=180s")
     listed = space.kubectl("get", "pods", "-o", "wide").stdout.splitlines()
     described = space.kubectl("describe", "pod", "talks").stdout
     deleted = space.kubectl("delete", "pod", "talks").stdout
@@ -65,24 +65,24 @@ def test_server_side_apply_creates_and_merges(space):
 
 def test_deployments_scale_restart_and_undo(space):
     space.kubectl("apply", "-f", "-", text=DEPLOYMENT)
-    space.kubectl("rollout", "status", "deployment/idle", "--timeout=90s")
+    space.kubectl("rollout", "status", "deployment/idle", "--timeout=180s")
     space.kubectl("scale", "deployment/idle", "--replicas=2")
-    space.kubectl("rollout", "status", "deployment/idle", "--timeout=90s")
+    space.kubectl("rollout", "status", "deployment/idle", "--timeout=180s")
     space.kubectl("rollout", "restart", "deployment/idle")
-    space.kubectl("rollout", "status", "deployment/idle", "--timeout=90s")
+    space.kubectl("rollout", "status", "deployment/idle", "--timeout=180s")
     undone = space.kubectl("rollout", "undo", "deployment/idle").stdout
-    space.kubectl("rollout", "status", "deployment/idle", "--timeout=90s")
+    space.kubectl("rollout", "status", "deployment/idle", "--timeout=180s")
 
     assert "rolled back" in undone
     assert space.kubectl("get", "deployment", "idle").stdout.splitlines()[1].split()[1] == "2/2"
     space.kubectl("delete", "deployment", "idle")
-    space.kubectl("wait", "--for=delete", "pod", "-l", "app=idle", "--timeout=90s")
+    space.kubectl("wait", "--for=delete", "pod", "-l", "app=idle", "--timeout=180s")
 
 
 def test_wait_sees_a_condition(space):
     space.kubectl("apply", "-f", "-", text=DEPLOYMENT)
 
-    said = space.kubectl("wait", "--for=condition=Available", "deployment/idle", "--timeout=90s").stdout
+    said = space.kubectl("wait", "--for=condition=Available", "deployment/idle", "--timeout=180s").stdout
 
     assert "condition met" in said
 

@@ -13,8 +13,11 @@ def terminated(pod):
     return pod.status.container_statuses[0].state.terminated
 
 
-def test_a_created_pod_is_answered_once_it_runs(space):
-    pod = space.run("runs", "import time; time.sleep(30)")
+def test_a_created_pod_is_answered_once_it_runs(own_cluster, space_in):
+    own_cluster.kill()
+    own_cluster.more_options = ("--hold-s", "180")
+    own_cluster.start()
+    pod = space_in(own_cluster, "held").run("runs", "import time; time.sleep(30)")
 
     assert pod.status.phase == "Running"
     assert pod.status.pod_ip.startswith("127.")
@@ -261,7 +264,7 @@ def test_a_failing_container_is_restarted_and_its_last_log_kept(space, until):
 
     status = until(restarted)
 
-    assert status.restart_count == 1
+    assert status.restart_count >= 1
     assert status.last_state.terminated.exit_code == 1
     assert space.logs("retries", previous=True) == "try\n"
 

@@ -245,7 +245,7 @@ def test_a_roll_out_never_leaves_the_service_without_an_answer(space, until):
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     space.apps.patch_namespaced_deployment("web", space.name, {"spec": {"template": template("two")}})
-    said = space.kubectl("rollout", "status", "deployment/web", "--timeout=90s").stdout
+    said = space.kubectl("rollout", "status", "deployment/web", "--timeout=180s").stdout
     until(lambda: seen and seen[-1] == "two")
     over.set()
     asking.join()

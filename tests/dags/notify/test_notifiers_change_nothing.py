@@ -9,6 +9,7 @@ from airflow.sdk import BaseNotifier
 from slipway.airflow.notify.notice import KEY, MARKDOWN_CHARS, Notice, markdown
 from slipway.airflow.notify.sending import ERROR_CHARS, problems, send
 from slipway.tasks.contracts.notifications import Notifications, Notifier
+from tests.support.waiting import PATIENCE_S
 
 NOTICE = Notice("promoted", "demo", "2026-01-01T00:00:00+00:00", "release__demo", "manual__1", "demo-1")
 HELD = threading.Event()
@@ -99,7 +100,12 @@ def calls():
     ],
 )
 def test_one_that_fails_is_logged_and_the_others_are_called(calls, caplog, bad, arguments, words):
-    send(NOTICE, [of(bad, **arguments), of("Records", text="{title}")], {}, patience_s=0.5)
+    send(
+        NOTICE,
+        [of(bad, **arguments), of("Records", text="{title}")],
+        {},
+        patience_s=8 if bad == "Hangs" else PATIENCE_S,
+    )
 
     assert [text for text, _, _ in calls] == ["demo: demo-1 is live"]
     (record,) = (each for each in caplog.records if each.levelname == "ERROR" and "notifier" in each.message)

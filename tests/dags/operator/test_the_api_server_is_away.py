@@ -164,7 +164,7 @@ def test_the_failed_pod_of_an_earlier_try_that_could_not_mark_it_is_not_taken_fo
 
     assert value["outcome"] == "done"
     assert f"Pod {left} of an earlier try failed: what a pod of an earlier try says (exit code 75)" in caplog.text
-    assert cluster.phases() == ["Failed"]  # kept for its log
+    until(lambda: cluster.phases() == ["Failed"])  # kept for its log
     assert cluster.listed()[0].metadata.labels["already_checked"] == "True"
 
 

@@ -98,7 +98,7 @@ def trigger(began):
 
 
 def test_a_trigger_that_moves_to_another_triggerer_keeps_its_longest_interval():
-    moving = trigger(datetime.now(UTC))
+    moving = trigger(datetime.now(UTC) + timedelta(hours=1))
 
     assert moving.poll_interval == 0.25
     assert StepPodTrigger(**moving.serialize()[1]).serialize()[1]["poll_interval"] == 2

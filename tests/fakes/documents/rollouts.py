@@ -51,12 +51,18 @@ def published(workspace: Workspace, made: Release):
     workspace.store.put_bytes(uri, made.model_dump_json().encode())
 
 
-def released(workspace: Workspace, number, **changes) -> Release:
-    """A release that was rolled out, judged and promoted."""
+def candidate(workspace: Workspace, number, **changes) -> Release:
+    """A release that was rolled out and judged."""
     made = version(number, **changes)
     published(workspace, made)
     roll_out.run(made, workspace)
     judged(workspace, made)
+    return made
+
+
+def released(workspace: Workspace, number, **changes) -> Release:
+    """A release that was rolled out, judged and promoted."""
+    made = candidate(workspace, number, **changes)
     promote.run(made, workspace)
     return made
 

@@ -27,10 +27,10 @@ from slipway.tasks.contracts.site.site import ObjectStoreSite, Site
 from tests.support import plain_http
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
+from tests.support.waiting import PATIENCE_S
 
 LOCAL_SITE = REPOSITORY / "sites" / "local.yaml"
 LOCAL_PYTHON = ENVIRONMENTS / "local" / "bin" / "python"
-START_TIMEOUT_S = 30
 TOKEN, STRANGER = "hf_planted_reader_token", "hf_planted_stranger_token"
 SECRET = "planted-secret-access-key"
 PLANTED = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
@@ -65,7 +65,7 @@ def object_store(tmp_path_factory):
     served = ("-m", "local.object_store", "--folder", folder, "--site", LOCAL_SITE, "--port", str(port))
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with child(*served, env={"PATH": os.environ["PATH"], **PLANTED}, **quiet):
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             with contextlib.suppress(httpx.TransportError):
                 assert plain_http.get(store.endpoint, timeout=1).status_code == httpx.codes.FORBIDDEN

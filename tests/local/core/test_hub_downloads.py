@@ -7,6 +7,7 @@ from slipway.tasks.adapters.hub.hub import HuggingFaceHub
 from slipway.tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
 from tests.fakes.clock import ManualClock
 from tests.local.core.servers import FILES, STRANGER, TOKEN, WEIGHTS, download
+from tests.support.waiting import PATIENCE_S
 
 WEIGHTS_FILE = "model.safetensors"
 
@@ -15,7 +16,7 @@ WEIGHTS_FILE = "model.safetensors"
 def connect(hub):
     """A client of the test's Hub; its pauses take no time."""
 
-    def client(token=None, stall_s=5.0, endpoint=None):
+    def client(token=None, stall_s=PATIENCE_S, endpoint=None):
         return HuggingFaceHub(endpoint or hub.endpoint, token, ManualClock(), stall_s=stall_s)
 
     return client

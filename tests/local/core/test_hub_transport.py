@@ -7,6 +7,7 @@ import pytest
 
 from local.cluster.access import certificate
 from slipway.tasks.adapters.hub.hub_transport import transport
+from tests.support.waiting import PATIENCE_S
 
 BODY = b"0123456789" * 100_000
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "NO_PROXY", "no_proxy")
@@ -68,7 +69,7 @@ def answering(tls=None):
 def client(monkeypatch):
     for name in PROXIES:
         monkeypatch.delenv(name, raising=False)
-    with httpx.Client(transport=transport(), timeout=5) as opened:
+    with httpx.Client(transport=transport(), timeout=PATIENCE_S) as opened:
         yield opened
 
 
@@ -176,7 +177,7 @@ def test_a_certificate_is_trusted_by_the_authorities_that_the_environment_names(
         with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
             client.get(address)
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.crt"))
-        with httpx.Client(transport=transport(), timeout=5) as trusting:
+        with httpx.Client(transport=transport(), timeout=PATIENCE_S) as trusting:
             assert trusting.get(address).content == BODY
 
 

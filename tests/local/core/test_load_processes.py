@@ -24,6 +24,7 @@ from slipway.tasks.contracts.spec.load_level import LoadLevel
 from tests.local.core.words import Words
 from tests.support.paths import REPOSITORY
 from tests.support.processes import is_running
+from tests.support.waiting import PATIENCE_S
 
 FOUR = LoadLevel(concurrency=4)
 PROMPTS = [GenerateRequest(prompt, 5) for prompt in "abc"]
@@ -96,7 +97,7 @@ def in_two_processes(load, turn):
 
 @pytest.mark.parametrize("play", [in_one_process, in_two_processes])
 def test_arrivals_of_an_open_loop_begin_when_every_process_is_connected(play):
-    load = Load(MODEL, PROMPTS, 5.0, Words(), began_s=0.0)
+    load = Load(MODEL, PROMPTS, PATIENCE_S, Words(), began_s=0.0)
     with Describing(first_s=0.05, gap_s=0.01, clients=8) as server:
         rows = play(load, Turn(LoadLevel(request_rate=100.0), 0, "candidate", address_of(server), 12))
 

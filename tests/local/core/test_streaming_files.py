@@ -20,6 +20,7 @@ from tests.local.core.servers import connected
 from tests.local.core.test_hostile_hubs import SHA, serving, whole
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
+from tests.support.waiting import PATIENCE_S
 
 DATA = hashlib.shake_128(b"weights").digest(2 * PART_BYTES + 12_345)
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -55,7 +56,7 @@ class FileServer:
 def stored_from(server, store, uri):
     """Store what the server has; the digest."""
     with serving(server) as (address, _):
-        hub = HuggingFaceHub(address, None, ManualClock(), stall_s=5.0)
+        hub = HuggingFaceHub(address, None, ManualClock(), stall_s=PATIENCE_S)
         source = hub.resolve("acme/model", "main")
         return hub.bring(source, source.files[0], lambda remote: store.put_stream(remote, uri), lambda _: None)
 

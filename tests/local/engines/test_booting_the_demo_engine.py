@@ -22,7 +22,7 @@ from tests.support import plain_http
 from tests.support.paths import REPOSITORY
 from tests.support.ports import free_ports
 from tests.support.processes import processes_naming
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 SHAPE = PodShape(cpu="1", memory="1Gi", scratch="1Gi")
 RIGHT = SmokeQuestion(prompt="What is the capital of France?", answer="The capital of France is Paris.")
@@ -48,7 +48,7 @@ def boot(tmp_path, tritonserver):
         _, *words = serving_command(demo_spec(), place)
         return [tritonserver, *words]
 
-    return BootTest(SystemClock(), tmp_path, command, ready_timeout_s=60)
+    return BootTest(SystemClock(), tmp_path, command, ready_timeout_s=PATIENCE_S)
 
 
 def test_a_right_answer_after_a_crash_passes_and_nothing_is_left_behind(tmp_path, tritonserver, repository):
@@ -65,7 +65,7 @@ def test_a_right_answer_after_a_crash_passes_and_nothing_is_left_behind(tmp_path
             left[:] = [processes_naming(str(repository)), own_regions() - before]
         return [tritonserver, *words]
 
-    answer = BootTest(SystemClock(), tmp_path, command, ready_timeout_s=60).ask(repository, "demo", RIGHT)
+    answer = BootTest(SystemClock(), tmp_path, command, ready_timeout_s=PATIENCE_S).ask(repository, "demo", RIGHT)
 
     assert answer.text.strip() == RIGHT.answer
     assert left == [{}, set()]

@@ -19,7 +19,7 @@ from slipway.tasks.steps import revert
 from tests.fakes.documents import rollouts
 from tests.fakes.kube.cluster import MemoryCluster
 from tests.support.cluster_process import restart_counts
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 NAME = "demo"
 OURS = {MODEL_LABEL: NAME}
@@ -154,7 +154,7 @@ class Model:
     def answers(self):
         """The release that answers at the model's Service over HTTP."""
         address = self.cluster.live_address(NAME)
-        with urllib.request.urlopen(f"http://{address.host}:{address.ports['http']}/v2", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{address.host}:{address.ports['http']}/v2", timeout=PATIENCE_S) as answer:
             return answer.read().decode().rsplit("-", 2)[0]
 
     def answers_again(self, release_id):

@@ -29,7 +29,7 @@ def misled(server, cluster, site):
 
 
 def deployment(cluster, image="test/triton:good", **container):
-    probe = {"httpGet": {"path": "/v2/models/demo/ready", "port": "http"}, "periodSeconds": 1}
+    probe = {"httpGet": {"path": "/v2/models/demo/ready", "port": "http"}, "periodSeconds": 1, "timeoutSeconds": 30}
     flags = ["--http-address=$(POD_IP)", "--http-port=8000"]
     env = [
         {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},

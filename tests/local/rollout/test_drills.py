@@ -22,7 +22,7 @@ from tests.fakes.releases import SPEC
 from tests.local.rollout import stand_in
 from tests.support.waiting import until
 
-SETTINGS = DrillSettings(request_rate=10.0, seconds=5)
+SETTINGS = DrillSettings(request_rate=10.0, seconds=8)
 ASKED = DrillRequest(name="demo", run="run-9", settings=SETTINGS)
 GATE = {"gate": {**SPEC["gate"], "smoke": [{"prompt": "1", "answer": "1"}]}}
 
@@ -53,7 +53,7 @@ def test_a_drill_reaches_both_releases_and_loses_no_request(workspace, cluster, 
     assert set(served_by(client.answers)) == {first.id, second.id}
     assert set(served_by(client.answers[answered + client.at_once :])) == {second.id}
     assert [flip.to for flip in report.flips] == [first.id, second.id]
-    assert [phase.phase for phase in report.phases if phase.requests > 10] == ["before", "during", "after"]
+    assert [phase.phase for phase in report.phases if phase.requests] == ["before", "during", "after"]
     rows = unpacked(workspace.store.read_bytes(report.requests_uri))
     assert len(rows) == report.requests
     assert channel(workspace) == before

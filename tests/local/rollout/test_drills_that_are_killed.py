@@ -139,7 +139,7 @@ FIRST, SECOND = (rollouts.version(number).id for number in (1, 2))
 
 def flipped(drilling, cluster, run="run-9"):
     """A drill in the middle: the previous release serves, although the channel names the other one."""
-    process = drilling(run=run, seconds=10)
+    process = drilling(run=run, seconds=20)
     until(lambda: selected(cluster) == FIRST or process.process.poll() is not None)
     assert selected(cluster) == FIRST, process.log.read_text()
     return process

@@ -33,7 +33,7 @@ def served(cluster, site, applied):
     namespace = site.kubernetes.serving_namespace
     address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-    probe = {"httpGet": {"path": "/v2/health/ready", "port": 8000}, "periodSeconds": 1}
+    probe = {"httpGet": {"path": "/v2/health/ready", "port": 8000}, "periodSeconds": 1, "timeoutSeconds": 30}
     for each in ("one", "two"):
         container = {"name": "server", "image": "test/triton:good", "env": [address, name], "readinessProbe": probe}
         pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{**container, **SHELL}]}}

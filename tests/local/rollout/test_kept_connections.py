@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import urllib3
 
 from slipway.tasks.contracts.stored.release import RevertRequest
-from slipway.tasks.steps import revert, roll_back, roll_out
+from slipway.tasks.steps import promote, revert, roll_back, roll_out
 from tests.fakes.documents import rollouts
 from tests.fakes.documents.rollouts import judged
 from tests.local.rollout.kept_clients import GrpcKept, GrpcStreamKept, HttpStreamKept, OpenAiKept
@@ -100,11 +100,12 @@ def test_kept_connections_move_to_the_live_release_though_the_old_one_stays_warm
 
 def test_an_answer_that_outlasts_its_connections_age_and_its_pods_farewell_arrives_whole(workspace, cluster):
     first = released(workspace, 1, keep=1, connection_age_s=1)
+    second = rollouts.candidate(workspace, 2, rollout={"keep": 1}, **serving())
     address = cluster.live_address("demo")
     with ThreadPoolExecutor() as clients:
         asking = [kind(address) for kind in (HttpStreamKept, OpenAiKept, GrpcStreamKept)]
         answers = [clients.submit(client.ask, "200") for client in asking]
-        released(workspace, 2, keep=1)
+        promote.run(second, workspace)
         assert not any(answer.done() for answer in answers)
 
         assert {answer.result().rsplit("-", 2)[0] for answer in answers} == {first.id}

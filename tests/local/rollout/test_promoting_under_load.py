@@ -13,7 +13,7 @@ NEVER_READY = {"unready", "storeless"}
 
 
 def version(number, image="good"):
-    serving = {"image": f"test/triton:{image}", "ready_timeout_s": 20 if image in NEVER_READY else 90}
+    serving = {"image": f"test/triton:{image}", "ready_timeout_s": 30 if image in NEVER_READY else 90}
     return rollouts.version(number, serving=serving)
 
 

@@ -19,11 +19,11 @@ from tests.support.paths import ENVIRONMENTS
 from tests.support.ports import free_ports
 from tests.support.processes import processes_naming, sent
 from tests.support.service_logs import LogFiles, tell
+from tests.support.waiting import PATIENCE_S
 
 ENVIRONMENT = ENVIRONMENTS / "triton"
 LAUNCHER = ENVIRONMENT / "bin" / "tritonserver"
 LOOPBACK = "127.0.0.1"
-READY_TIMEOUT_S = 60
 EXIT_TIMEOUT_S = 20
 
 
@@ -38,7 +38,7 @@ class TritonServer:
     command line or the environment of what it starts holds its `prefix`, with which the names of its shared memory begin.
     """
 
-    ready_s = READY_TIMEOUT_S
+    ready_s = PATIENCE_S
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class TritonServer:
         arguments=(),
         metrics=False,
         launcher=LAUNCHER,
-        ready_s=READY_TIMEOUT_S,
+        ready_s=PATIENCE_S,
     ):
         self.http_port, self.grpc_port, self.metrics_port = free_ports(3)
         self.repository, self.log = repository, folder / "tritonserver.log"

@@ -6,7 +6,6 @@ import os
 import resource
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import threading
@@ -25,6 +24,7 @@ from botocore.exceptions import ClientError
 from local.object_store.service import LocalObjectStore
 from local.stack import ENVIRONMENTS, REPOSITORY
 from tests.support import plain_http
+from tests.support.ports import free_ports
 from tests.support.waiting import until
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": "a-secret-that-nobody-guesses"}
@@ -38,8 +38,7 @@ class Server:
 
     def __init__(self, folder):
         self.folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+        (port,) = free_ports(1)
         self.store = LocalObjectStore(folder, ENVIRONMENTS / "local" / "bin" / "python", port, CREDENTIALS)
         self.endpoint = self.store.endpoint
 

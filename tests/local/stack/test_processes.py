@@ -11,7 +11,7 @@ import pytest
 
 from local.processes import SERVICE, STACK, end, having
 from local.stack import ENVIRONMENTS
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 FORKING = """
 import os, time
@@ -85,7 +85,7 @@ def test_processes_of_another_stack_or_service_are_let_live(start, tmp_path):
     ]
     time.sleep(0.1)
 
-    end(lambda: having(**{STACK: str(tmp_path), SERVICE: "hub"}), timeout_s=5)
+    end(lambda: having(**{STACK: str(tmp_path), SERVICE: "hub"}), timeout_s=PATIENCE_S)
 
     assert mine.wait() == -signal.SIGTERM
     assert [process.poll() for process in others] == [None, None]

@@ -8,7 +8,7 @@ from kubernetes import client, config
 from slipway.cli.kube.api import KubeApi
 from slipway.cli.kube.kubeconfig import access
 from tests.local.stack.pods import NAMESPACE, python_pod
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 # what the stack starts outlives the process that started it
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
@@ -46,7 +46,7 @@ def api(shared_stack):
 
 def test_the_slipway_command_talks_with_a_port_of_a_pod(api):
     with closing(api.forward("echo", 8000)) as connection:
-        connection.settimeout(10)
+        connection.settimeout(PATIENCE_S)
         connection.sendall(b"hello")
 
         assert connection.recv(3) + connection.recv(100) == b"hello"

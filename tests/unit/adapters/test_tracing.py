@@ -20,6 +20,7 @@ from tests.fakes.hub import MemoryHub
 from tests.fakes.servers.otlp_collector import OtlpCollector, attributes_of
 from tests.fakes.store.object_store import MemoryObjectStore
 from tests.fakes.workspace import workspace
+from tests.support.waiting import PATIENCE_S
 
 RESULT = "s3://bucket/result.json"
 PROMPT = "a secret prompt hf_abcdefgh12345678"
@@ -36,6 +37,14 @@ def traced_job(folder, endpoint, step="download", run="run-1", work=None, enviro
     return _traced(Job(step, run, RESULT, work or transfer, "demo", "demo-1"), space, environment or {})
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """A collector that answers has as long as it takes."""
+    monkeypatch.setattr(tracing, "EXPORT_S", PATIENCE_S)
+    monkeypatch.setattr(tracing, "CLOSE_S", PATIENCE_S)
+
+
+@pytest.mark.usefixtures("patient")
 def test_a_step_is_a_span_with_its_transfers_below_it_and_their_bytes(tmp_path):
     with OtlpCollector() as collector:
         traced_job(tmp_path, collector.endpoint)
@@ -56,6 +65,7 @@ def test_a_step_is_a_span_with_its_transfers_below_it_and_their_bytes(tmp_path):
     assert collector.paths == ["/v1/traces"]
 
 
+@pytest.mark.usefixtures("patient")
 def test_all_steps_of_a_run_are_one_trace_and_another_run_is_another(tmp_path):
     with OtlpCollector() as collector:
         for step, run in (("plan", "run-1"), ("promote", "run-1"), ("plan", "run-2")):
@@ -68,6 +78,7 @@ def test_all_steps_of_a_run_are_one_trace_and_another_run_is_another(tmp_path):
     assert {span.parent_span_id.hex() for span in steps[:2]} == {trace_parent("demo", "run-1").split("-")[2]}
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_context_of_the_environment_goes_before_the_runs_own(tmp_path):
     given = f"00-{'a' * 32}-{'b' * 16}-01"
     with OtlpCollector() as collector:
@@ -77,6 +88,7 @@ def test_a_context_of_the_environment_goes_before_the_runs_own(tmp_path):
     assert {span.trace_id.hex() for span, _ in collector.spans} == {"a" * 32}
 
 
+@pytest.mark.usefixtures("patient")
 def test_an_error_tells_its_class_and_nothing_that_a_person_wrote(tmp_path):
     def fail(_):
         raise InputError(f"wrong answer to {PROMPT}")
@@ -96,6 +108,7 @@ def test_no_run_is_traced_at_a_ratio_of_zero(tmp_path):
     assert collector.spans == []
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_sdks_own_variables_reach_the_collector(tmp_path, monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abc")
     with OtlpCollector() as collector:
@@ -127,7 +140,7 @@ def test_a_collector_that_refuses_costs_no_result(tmp_path, caplog, status):
     assert "traces are lost" in caplog.text
 
 
-@pytest.mark.timeout(20)  # the SDK alone would give up after 30 s
+@pytest.mark.timeout(28)  # the SDK alone would give up after 30 s
 @pytest.mark.parametrize("trouble", ["silent", "drips"])
 def test_a_step_ends_though_the_collector_never_answers(tmp_path, trouble):
     with OtlpCollector(trouble=trouble) as collector:
@@ -150,6 +163,7 @@ print(any(name.startswith("opentelemetry") for name in sys.modules))
     assert done.stdout == "False\n"
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_hub_is_traced_by_repository_and_commit_never_by_token(tmp_path):
     with OtlpCollector() as collector:
         spans = tracing.start(

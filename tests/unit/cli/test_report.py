@@ -8,6 +8,7 @@ import pytest
 from slipway.cli.page_files import write_page
 from slipway.cli.runs.report import page
 from slipway.tasks.contracts.errors import InputError
+from tests.support.waiting import PATIENCE_S
 from tests.unit.cli.test_state import LAYOUT, LIVE, Documents, channel, gate_json
 
 
@@ -41,6 +42,6 @@ def test_a_pipe_gets_a_page_that_is_larger_than_its_buffer(tmp_path):
 
     write_page(pipe, "x" * 2**20)
     os.close(held)
-    reader.join(10)
+    reader.join(PATIENCE_S)
 
     assert received == [b"x" * 2**20]

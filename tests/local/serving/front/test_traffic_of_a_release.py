@@ -8,13 +8,13 @@ from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.adapters.triton.triton import TritonClient
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.measured.traffic import grown, read_page
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 LONG = "What is the capital of France? " * 200
 
 
 def served(server):
-    connection = http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=PATIENCE_S)
     connection.request("GET", "/metrics")
     page = connection.getresponse().read().decode()
     connection.close()

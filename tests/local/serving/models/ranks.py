@@ -16,7 +16,6 @@ from tests.local.serving.triton_server import LAUNCHER, LOOPBACK, TritonServer
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
 from tests.support.processes import sent
-from tests.support.waiting import PATIENCE_S
 
 MPI = ENVIRONMENTS / "dev" / "bin"
 EXIT_TIMEOUT_S = 20
@@ -49,8 +48,6 @@ IMAGES_LIBRARIES = "/usr/local/tensorrt/lib"
 
 class Ranks(TritonServer):
     """Two ranks of a pod; `process` is mpirun's."""
-
-    ready_s = PATIENCE_S
 
     def __init__(self, repository, folder, prefix):
         self.environment = {**ENVIRONMENT, "TMPDIR": str(folder), **self.further_environment(folder)}

@@ -17,7 +17,7 @@ from slipway.tasks.serving.pod.boot import SHARED_MEMORY, BootTest
 from slipway.tasks.steps.assemble import serving_command
 from tests.local.serving.models.ranks import ASKED, ENDS_WITHIN_S, ENVIRONMENT, LOADED, Ranks
 from tests.local.serving.triton_server import GrpcStream
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max_tokens": 150}
@@ -127,7 +127,7 @@ def test_the_boot_test_starts_both_ranks_and_leaves_none(make_topology, tmp_path
         started.append(place.shared_memory_prefix)
         return serving_command(ASKED, place)
 
-    boot = BootTest(SystemClock(), tmp_path, command, ready_timeout_s=60)
+    boot = BootTest(SystemClock(), tmp_path, command, ready_timeout_s=PATIENCE_S)
 
     answer = boot.ask(repository, "demo", SmokeQuestion(prompt=QUESTION, answer=ANSWER))
 

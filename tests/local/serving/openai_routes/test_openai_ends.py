@@ -14,6 +14,7 @@ from slipway.tasks.serving.pod.drain import drain
 from slipway.tasks.serving.rendered.front import SOCKET
 from tests.local.serving.openai_server import KeptClient, OpenAiServer, client_of
 from tests.local.serving.triton_server import RunningAnswer
+from tests.support.waiting import PATIENCE_S
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 SHORT = {"model": "demo", "messages": [{"role": "user", "content": QUESTION}]}
@@ -67,7 +68,7 @@ def test_a_kept_connection_is_told_to_close_at_a_drain_and_no_request_is_lost(ow
         drained.join()
 
     assert (kept.failures, said[0], said[-1]) == ([], "", "close")
-    assert own_front.front.wait(10) == 0
+    assert own_front.front.wait(PATIENCE_S) == 0
 
 
 def test_a_stream_in_flight_at_a_drain_is_finished(own_front):
@@ -80,7 +81,7 @@ def test_a_stream_in_flight_at_a_drain_is_finished(own_front):
         drained.join()
 
     assert rest[-1].finish_reason == "length"
-    assert own_front.front.wait(10) == 0
+    assert own_front.front.wait(PATIENCE_S) == 0
 
 
 def test_a_connection_is_closed_at_its_age(long_server, long_api, tmp_path):

@@ -115,7 +115,7 @@ def test_requests_are_answered_as_by_the_runtime_itself(start):
 
 
 def test_an_engine_that_reads_a_prompt_has_not_stopped(start, module, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "STALL_S", 10.0)
+    monkeypatch.setattr(module, "STALL_S", PATIENCE_S)
     (tmp_path / "engine" / "scores").touch()
     engine = start()
     engine.add(0, b"Hello", Sampling(100))

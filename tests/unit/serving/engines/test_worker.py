@@ -7,7 +7,7 @@ import pytest
 from generation.workers.worker import Budget, BusyError, LimitError, Worker, WorkError, Workers
 
 from tests.support.processes import is_running
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 CHILD = """
 import os, sys, time
@@ -89,12 +89,12 @@ def test_too_much_memory_is_an_error_of_that_request(start):
     assert worker.ask(1) == {"echo": 1}
 
 
-ENDS = [("sleep", "took more than 0.2 s"), ("turn", "took more than 0.1 s of a CPU"), ("die", "ended the process")]
+ENDS = [("sleep", "took more than 2 s"), ("turn", "took more than 0.1 s of a CPU"), ("die", "ended the process")]
 
 
 @pytest.mark.parametrize(("request_", "said"), ENDS)
 def test_a_process_that_hangs_or_ends_is_replaced(start, request_, said):
-    worker = start(seconds=0.2 if request_ == "sleep" else 20.0)
+    worker = start(seconds=2.0 if request_ == "sleep" else 20.0)
     with pytest.raises(LimitError, match=said):
         worker.ask(request_)
 
@@ -128,7 +128,7 @@ def test_when_all_work_the_next_request_is_told_to_come_again(start, tmp_path):
 
 def test_half_of_them_may_work_for_long(start, tmp_path, monkeypatch):
     monkeypatch.setattr("generation.workers.worker.LONG_CPU_S", 0.01)
-    workers = start(count=2, cpu_s=20.0)
+    workers = start(count=2, cpu_s=20.0, seconds=PATIENCE_S)
     with ThreadPoolExecutor(2) as others:
         both = [others.submit(workers.ask, {"until": str(tmp_path), "turning": True}) for _ in range(2)]
         (refused,) = wait(both, return_when=FIRST_COMPLETED).done
