@@ -35,7 +35,7 @@ UNLOADING_S = 1.0
 INPUTS = ("text_input", "stream", "messages", "apply_chat_template")
 UNLOADED = "Request for unknown model: 'demo' has no available versions"
 
-HEAVY, SLOWER_S = "heavy", 5.0
+HEAVY, SLOWER_S = "heavy", 2.0
 """The server of temper `lagging` takes that much longer for each request with that text."""
 
 BEFORE_TIRED, TIRED_S = 4, 1.0

@@ -78,7 +78,7 @@ def test_a_good_canary_is_promoted_step_by_step_and_no_request_fails(workspace, 
     before = live(workspace)
     with GatewayClients(gateway, GATEWAY_PORT, "demo") as clients:
         clients.after(50)
-        made = candidate(workspace, "good", canary={**LIMITS, "slowdown": 10_000})
+        made = candidate(workspace, "good", canary={**LIMITS, "slowdown": 100})
         clients.after(50)
         assert set(clients.answers) == {before.id}
         with Watched(cluster) as watched:
