@@ -37,7 +37,7 @@ CLASS = "embedded"
 WATCHED = (GATEWAYS, HTTP_ROUTES, GRPC_ROUTES, ENDPOINT_SLICES, SERVICES, NAMESPACES)
 TAKEN_UP_S, POLL_S = 10.0, 0.02
 AGAIN_S = 5.0
-"""After what went wrong, as where a busy machine's Envoy takes longer than TAKEN_UP_S, it is tried again."""
+"""Pause before the next try, such as after an Envoy that took longer than TAKEN_UP_S on a busy machine."""
 STOP_S = 5.0
 PR_SET_PDEATHSIG = 1
 log = logging.getLogger(__name__)

@@ -102,7 +102,7 @@ class Process:
             time.sleep(0.01)
 
     def running(self) -> list[int]:
-        """Ids of the processes that it, or what it started, was seen to start and that have not ended."""
+        """Ids of its children and theirs, as far as they were seen, that have not ended."""
         self.look()
         return [pid for pid, start_time in self._started if _runs(pid, start_time)]
 

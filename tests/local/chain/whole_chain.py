@@ -175,7 +175,7 @@ class Chain:
         return {}
 
     def reach(self, run, task_id, states):
-        """Wait until a task of the run, or any without a name, is in one of the states, unless all have ended without it."""
+        """Wait until this task of the run, or any if it is None, is in one of the states, unless all have ended without it."""
 
         def reached():
             found = self.task_states(run)

@@ -157,9 +157,8 @@ class Grpc(service.GRPCInferenceServiceServicer):
         for request in requests:
             if TEMPER == "aborting":
                 os.abort()
-            if (
-                TEMPER == "abandoned"
-            ):  # as ReceiveMessageFromStub words it: python_backend's src/stub_launcher.cc, r26.06
+            if TEMPER == "abandoned":
+                # as ReceiveMessageFromStub words it: python_backend's src/stub_launcher.cc, r26.06
                 yield messages.ModelStreamInferResponse(error_message="Stub process 'demo_0_0' is not healthy.")
                 continue
             if TEMPER == "bereft":

@@ -1,4 +1,4 @@
-"""Steps as pods, made as Airflow makes them, but that nobody retries one that is killed: a test may kill it where it wants."""
+"""Steps as pods, made as Airflow makes them. Nobody retries one that is killed, so that a test may kill it where it wants."""
 
 import contextlib
 import itertools

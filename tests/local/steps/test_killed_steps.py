@@ -157,7 +157,7 @@ def test_a_killed_stage_leaves_no_half_artifact_and_is_repeated(chain, by_hand, 
     assert by_hand.result(stage)["outcome"] in {"done", "stored"}
     assert_stored_once(by_hand, stage)
     if chain.stack and stage == "assemble":
-        until(lambda: left_shared_memory() == [])  # of another checkout's tests too
+        until(lambda: left_shared_memory() == [])  # another checkout's tests leave some for a while
 
 
 def test_what_was_made_in_spite_of_all_kills_is_what_a_new_plan_asks_for(chain, by_hand):
