@@ -78,6 +78,9 @@ STACK = ("airflow", "local", "triton", "front")
 VLLM = tuple(name for name in ENVIRONMENTS if name.startswith("vllm-"))
 XGRAMMAR = tuple(name for name in ENVIRONMENTS if name.startswith("xgrammar-"))
 SERVING = "tests/local/serving"
+OF_CLIENTS = tuple(
+    f"tests/local/rollout/test_{name}.py" for name in ("canaries", "kept_connections", "promoting_under_load")
+)
 PARTS = (
     Part("unit", 80),
     Part("unit/cli", 130, 0.3),
@@ -89,7 +92,8 @@ PARTS = (
     Part("cluster", 240, 0.3, python="local", paths=("local/cluster/tests",), pods=True),
     Part("local/chain", 720, 0.9, besides=(*STACK, "harness"), memory_mb=4000, pods=True),
     Part("local/steps", 360, 0.6, besides=("local", "triton", "front"), memory_mb=2000, pods=True),
-    Part("local/rollout", 750, 0.3, besides=("local", "front"), memory_mb=1000, pods=True),
+    Part("local/rollout", 370, 0.3, besides=("local", "front"), memory_mb=1000, pods=True),
+    Part("local/rollout, clients", 430, 0.3, besides=("local", "front"), memory_mb=1000, paths=OF_CLIENTS, pods=True),
     Part("local/serving", 460, 0.6, besides=("triton", "front", "local", "clients"), memory_mb=1500),
     Part("local/serving, harness", 20, besides=("triton", "front", "harness"), paths=(f"{SERVING}/test_harness.py",)),
     Part("local/stack", 110, 0.4, besides=STACK, memory_mb=1000, pods=True),
