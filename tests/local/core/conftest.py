@@ -66,7 +66,7 @@ class Steps:
     """Runs `python -m slipway.tasks` as a pod does, and keeps everything that it said."""
 
     def __init__(self, folder, place, hub):
-        self.folder, self.place, self.said = folder, place, ""
+        self.folder, self.place, self.said, self._started = folder, place, "", []
         self.store = connected(place)
         self.scratch, self.termination = folder / "scratch", folder / "termination-log"
         self.scratch.mkdir()
@@ -91,7 +91,7 @@ class Steps:
         (self.folder / "site.yaml").write_text(yaml.safe_dump(site))
 
     def start(self, *arguments, **environment):
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "slipway.tasks", *arguments],
             cwd=REPOSITORY,
             env={**os.environ, **self.environment, **environment},
@@ -99,6 +99,15 @@ class Steps:
             stderr=subprocess.STDOUT,
             text=True,
         )
+        self._started.append(process)
+        return process
+
+    def end(self):
+        """Kill what a failed test left, and print what it said."""
+        for process in self._started:
+            if process.returncode is None:
+                process.kill()
+                print(process.communicate()[0])
 
     def run(self, *arguments, **environment):
         """The exit code."""
@@ -125,4 +134,6 @@ class Steps:
 
 @pytest.fixture
 def steps(tmp_path, place, hub):
-    return Steps(tmp_path, place, hub)
+    made = Steps(tmp_path, place, hub)
+    yield made
+    made.end()

@@ -80,6 +80,30 @@ def test_memory_does_not_grow_with_the_size_of_a_file():
     assert 0 < most[0] <= BUFFER_BYTES
 
 
+def test_over_one_connection_the_first_part_is_written_before_the_second_one_is_read():
+    """Ranges turn out to be taken while the first part arrives."""
+    order, asked, begun = [], [], threading.Event()
+
+    def read(offset, _):
+        order.append(("read", offset // PART_BYTES))
+        begun.set()
+
+    def reads_at_once():
+        asked.append(None)
+        return 16 if len(asked) > 1 and begun.wait() else 1
+
+    Lanes(connections=1).move(
+        3 * PART_BYTES,
+        read,
+        lambda _: None,
+        lambda offset, _: order.append(("written", offset // PART_BYTES)),
+        reads_at_once=reads_at_once,
+    )
+
+    assert order[:3] == [("read", 0), ("written", 0), ("read", 1)]
+    assert len(order) == 6
+
+
 def test_parts_of_several_sizes_share_the_same_memory():
     lanes = Lanes(connections=64)
     tracemalloc.start()

@@ -138,7 +138,8 @@ class Lanes:
             start: where to begin.
             part_bytes: size of every part but the last.
             in_order: whether a part is written only after the one before it, so that what is written has no holes.
-            reads_at_once: how many parts may be read now; as many as there are connections unless it is given.
+            reads_at_once: how many parts may be read now, asked again after each part; without it, as many as there are
+                connections.
 
         Raises:
             Exception: what `read`, `digest` or `write` raised first.
@@ -148,9 +149,10 @@ class Lanes:
         requested = done = start
         try:
             while done < size_bytes:
-                while requested < size_bytes and len(reading) < (
-                    reads_at_once() if reads_at_once else self.connections
-                ):
+                # not asked for each part that begins: if the answer changed while the first one arrived, the second one
+                # would be read before the first one is written where there is one connection
+                at_once = reads_at_once() if reads_at_once else self.connections
+                while requested < size_bytes and len(reading) < at_once:
                     length = min(part_bytes, size_bytes - requested)
                     while writing and writing[0].done():
                         writing.popleft().result()
