@@ -141,7 +141,12 @@ class Space:
 
         return until(look)
 
+    def started(self, name):
+        """Wait until its first container has run. The server answers that a pod is made after --hold-s at the latest."""
+        until(lambda: self.pod(name).status.phase != "Pending")
+
     def logs(self, name, **options):
+        self.started(name)
         # The client would answer str(b"..."): https://github.com/kubernetes-client/python/issues/2596
         answer = self.core.read_namespaced_pod_log(name, self.name, _preload_content=False, **options)
         return answer.read().decode()

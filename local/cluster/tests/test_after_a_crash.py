@@ -10,7 +10,7 @@ from kubernetes import client, watch
 
 from .server import wait_for
 
-TICKS = "import time\nfor n in range(30):\n print('tick', n, flush=True); time.sleep(0.1)"
+TICKS = "for n in range({}): print('tick', n, flush=True); time.sleep(0.1)\n"
 
 
 def processes_of(state):
@@ -26,18 +26,19 @@ def processes_of(state):
     return pids
 
 
-def test_pods_outlive_a_killed_server_and_are_taken_over(own_cluster, space_in, until):
+def test_pods_outlive_a_killed_server_and_are_taken_over(own_cluster, space_in, tmp_path):
     space = space_in(own_cluster, "crash")
-    space.run("ticks", TICKS)
-    until(lambda: space.pod("ticks").status.phase == "Running")
+    space.run("ticks", f"import time\n{TICKS.format(10)}{wait_for(tmp_path / 'go')}{TICKS.format(20)}")
+    space.started("ticks")
     before = space.pod("ticks").status.container_statuses[0].container_id
 
     own_cluster.kill()
     own_cluster.start()
+    (tmp_path / "go").touch()
     space = RestartedSpace(own_cluster, space)
     pod = space.finished("ticks")
 
-    assert space.logs("ticks").splitlines() == [f"tick {n}" for n in range(30)]
+    assert space.logs("ticks").splitlines() == [f"tick {n}" for n in [*range(10), *range(20)]]
     status = pod.status.container_statuses[0]
     assert (status.container_id, status.restart_count, status.state.terminated.exit_code) == (before, 0, 0)
 
@@ -58,6 +59,7 @@ def test_a_pod_that_ended_while_the_server_was_away_has_its_status(own_cluster, 
 def test_a_shim_that_died_with_the_server_is_noticed(own_cluster, space_in):
     space = space_in(own_cluster, "crash")
     space.run("lost", "import time; time.sleep(600)")
+    space.started("lost")
 
     own_cluster.kill()
     for pid in processes_of(own_cluster.state):
@@ -96,6 +98,7 @@ def test_stop_leaves_no_process_and_a_new_start_brings_deployments_back(own_clus
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "a"}}, "template": template}
     space.apps.create_namespaced_deployment(space.name, {"metadata": {"name": "a"}, "spec": spec})
     space.run("step", "import time; time.sleep(600)")
+    space.started("step")
     until(lambda: space.apps.read_namespaced_deployment("a", space.name).status.ready_replicas == 1)
 
     own_cluster.stop()
@@ -110,6 +113,7 @@ def test_stop_leaves_no_process_and_a_new_start_brings_deployments_back(own_clus
 def test_stop_ends_pods_whose_server_is_dead(own_cluster, space_in, until):
     space = space_in(own_cluster, "dead")
     space.run("sleeper", "import time; time.sleep(600)")
+    space.started("sleeper")
 
     own_cluster.kill()
     own_cluster.run_stop()
@@ -120,6 +124,7 @@ def test_stop_ends_pods_whose_server_is_dead(own_cluster, space_in, until):
 def test_stop_ends_pods_whose_server_dies_while_it_is_asked(own_cluster, space_in, until):
     space = space_in(own_cluster, "dying")
     space.run("sleeper", "import time; time.sleep(600)")
+    space.started("sleeper")
 
     own_cluster.process.send_signal(signal.SIGSTOP)
     stopping = own_cluster.spawn_stop()

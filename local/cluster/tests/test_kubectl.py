@@ -31,6 +31,7 @@ spec:
 
 def test_apply_logs_get_describe_and_delete_a_pod(space):
     applied = space.kubectl("apply", "-f", "-", text=POD).stdout
+    space.started("talks")
     followed = space.kubectl("logs", "-f", "talks").stdout
     space.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/talks", "--timeout=180s")
     listed = space.kubectl("get", "pods", "-o", "wide").stdout.splitlines()

@@ -324,6 +324,6 @@ def test_logs_of_a_container_that_never_started_are_a_bad_request(space):
     space.run("pulls", "pass", container={"image": "nobody/knows:it"})
 
     with pytest.raises(client.ApiException) as caught:
-        space.logs("pulls")
+        space.core.read_namespaced_pod_log("pulls", space.name)
 
     assert (caught.value.status, "waiting to start" in caught.value.body) == (400, True)

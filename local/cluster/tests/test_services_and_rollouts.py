@@ -52,7 +52,7 @@ def template(answer, **more):
         "readinessProbe": {
             "httpGet": {"path": "/ready", "port": "http"},
             "periodSeconds": 1,
-            "timeoutSeconds": 10,
+            "timeoutSeconds": 60,
             "failureThreshold": 1,
         },
         **more,

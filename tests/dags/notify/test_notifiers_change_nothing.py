@@ -114,7 +114,7 @@ def test_one_that_fails_is_logged_and_the_others_are_called(calls, caplog, bad, 
 
 
 def test_none_is_called_while_another_asks_airflow_for_its_connection(calls):
-    send(NOTICE, [of("Asks"), of("Asks"), of("Asks")], {})
+    send(NOTICE, [of("Asks"), of("Asks"), of("Asks")], {}, patience_s=3 * PATIENCE_S)
 
     assert calls == [True, True, True]
 

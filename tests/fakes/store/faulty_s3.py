@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler
 import httpx
 
 from tests.fakes.servers.loopback_server import LoopbackServer
+from tests.support import plain_http
 
 DRIP_PIECES, DRIP_S = 8, 0.1
 KEPT_HEADERS = ("Content-Type", "ETag", "Last-Modified", "Accept-Ranges")
@@ -39,7 +40,7 @@ class FaultyS3(LoopbackServer):
 
     def __init__(self, endpoint: str):
         self.fault: Fault | None = None
-        self.store = httpx.Client(base_url=endpoint, limits=httpx.Limits(max_keepalive_connections=0))
+        self.store = plain_http.client(base_url=endpoint, limits=httpx.Limits(max_keepalive_connections=0))
         super().__init__(type("Handler", (_Handler,), {"front": self}))
 
     @contextlib.contextmanager

@@ -143,7 +143,7 @@ def test_a_download_that_was_killed_continues(store, place, tmp_path):
     data = b"".join(bytes([number]) * PART_BYTES for number in range(1, 13))  # more than may arrive at a time
     uri, partial = f"{place.root}/large", tmp_path / "large"
     store.put_bytes(uri, data)
-    slow = place.model_copy(update={"transfer": place.transfer.model_copy(update={"bytes_per_s": 4 * 2**20})})
+    slow = place.model_copy(update={"transfer": place.transfer.model_copy(update={"bytes_per_s": 2**20})})
     code = (
         "import sys, pathlib; from slipway.tasks.adapters.store.s3 import S3ObjectStore; from slipway.tasks.contracts.site.site import *;"
         "S3ObjectStore(ObjectStoreSite.model_validate_json(sys.argv[1])).get_file("

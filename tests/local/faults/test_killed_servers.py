@@ -13,8 +13,9 @@ def test_a_candidate_whose_triton_was_killed_after_its_gate_is_promoted_once_it_
     before, new = model.live, model.candidate()
 
     with asking(model.cluster.live_address("demo")) as clients:
+        restarts = model.restarts(new.id)
         model.kill_triton(new.id)
-        until(lambda: not model.pods(new.id))  # the cluster has noticed
+        until(lambda: model.restarts(new.id) != restarts)  # the cluster has noticed
         assert model.answers() == before
         model.steps(new, "promote")
         clients.after(10)

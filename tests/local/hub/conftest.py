@@ -9,13 +9,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, constants
 
 from tests.support import plain_http
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.waiting import PATIENCE_S
 
 LOCAL_PYTHON = ENVIRONMENTS / "local" / "bin" / "python"
 START_TIMEOUT_S = 30
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """The client has 10 s for each answer; a busy machine may take them."""
+    for name in ("HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT"):
+        monkeypatch.setattr(constants, name, PATIENCE_S)
 
 
 class Hub:

@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-import httpx
 import pytest
 from huggingface_hub.errors import HfHubHTTPError
 
@@ -117,7 +116,7 @@ def test_files_share_the_bandwidth_of_a_hub(running, start_hub):
 
     with ThreadPoolExecutor(2) as threads:
         address = f"{hub.endpoint}/acme/wide/resolve/main"
-        answers = list(threads.map(httpx.get, (f"{address}/first.bin", f"{address}/second.bin")))
+        answers = list(threads.map(plain_http.get, (f"{address}/first.bin", f"{address}/second.bin")))
 
     assert [answer.content for answer in answers] == [b"1" * 2_000_000, b"2" * 2_000_000]
 

@@ -95,7 +95,7 @@ class OpenAiServer:
         # a front that asks for keys answers for the API itself, so Triton's health is all that can be asked without one
         path = "health" if self._has_keys else "v1/models"
         with contextlib.suppress(httpx.TransportError):
-            return plain_http.get(f"{self.url}/{path}").status_code == 200
+            return plain_http.get(f"{self.url}/{path}", timeout=5).status_code == 200
         return False
 
     def _config(self, connection_age_s, keys):

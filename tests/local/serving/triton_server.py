@@ -25,6 +25,8 @@ ENVIRONMENT = ENVIRONMENTS / "triton"
 LAUNCHER = ENVIRONMENT / "bin" / "tritonserver"
 LOOPBACK = "127.0.0.1"
 EXIT_TIMEOUT_S = 20
+COUNTS_S = 0.1
+"""Longer than Triton takes to count a request that it has answered."""
 
 
 class CrashError(AssertionError):
@@ -141,7 +143,14 @@ class TritonServer:
             return False
 
     def begun(self, model="demo"):
-        """How many requests the model has been given."""
+        """How many requests the model has been given. Triton counts one a moment after its answer."""
+        before, now = None, self._counted(model)
+        while now != before:
+            time.sleep(COUNTS_S)
+            before, now = now, self._counted(model)
+        return now
+
+    def _counted(self, model):
         (statistics,) = json.loads(self._exchange("GET", f"/v2/models/{model}/stats")[1])["model_stats"]
         return statistics["execution_count"]
 

@@ -123,6 +123,13 @@ def closed_port():
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
+@pytest.fixture
+def heard(monkeypatch):
+    """That traces are lost is logged before the step's end, however long the machine takes."""
+    monkeypatch.setattr(tracing, "CLOSE_S", PATIENCE_S)
+
+
+@pytest.mark.usefixtures("heard")
 def test_a_collector_that_is_gone_costs_no_result(tmp_path, caplog):
     endpoint = closed_port()
 
@@ -132,6 +139,7 @@ def test_a_collector_that_is_gone_costs_no_result(tmp_path, caplog):
     assert f"traces are lost: the collector at {endpoint}/v1/traces took none" in caplog.text
 
 
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("status", [503, 400])
 def test_a_collector_that_refuses_costs_no_result(tmp_path, caplog, status):
     with OtlpCollector(status=status) as collector:

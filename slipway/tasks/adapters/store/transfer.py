@@ -49,19 +49,17 @@ def transfer(what: str, files: Sequence[S], move: Callable[[S, Count], R], clock
 
         def start(index: int) -> Future[R]:
             pool = large if files[index].size_bytes > PART_BYTES else small
-            return pool.submit(move, files[index], count)
+            return pool.submit(_moved, files[index], move, count, given_up)
 
         try:
             order = sorted(range(len(files)), key=lambda index: -files[index].size_bytes)
             started = {index: start(index) for index in order}
-            done, _ = wait(started.values(), return_when=FIRST_EXCEPTION)
+            wait(started.values(), return_when=FIRST_EXCEPTION)
         except BaseException:  # the process was told to end: do not wait for running transfers
             given_up.set()
             for pool in pools:
                 pool.shutdown(wait=False, cancel_futures=True)
             raise
-        if any(future.exception() for future in done):
-            given_up.set()
         for pool in pools:
             pool.shutdown(wait=True, cancel_futures=True)
     errors = [future.exception() for future in started.values() if future.done() and not future.cancelled()]
@@ -69,3 +67,13 @@ def transfer(what: str, files: Sequence[S], move: Callable[[S, Count], R], clock
         if error is not None and not isinstance(error, GivenUpError):
             raise error
     return [started[index].result() for index in range(len(files))]
+
+
+def _moved(file: S, move: Callable[[S, Count], R], count: Count, given_up: threading.Event) -> R:
+    """What `move` returns, unless another file has failed. A failure gives the others up before another one begins."""
+    count(0)
+    try:
+        return move(file, count)
+    except BaseException:
+        given_up.set()
+        raise

@@ -115,7 +115,11 @@ def test_probes_are_answered_while_clients_have_all_requests_in_flight(door, beh
 
 
 def test_probes_are_answered_while_clients_hold_all_connections(door):
-    with httpx.Client(base_url=f"http://{LOOPBACK}:{door.port}") as earlier, contextlib.ExitStack() as idle:
+    kept = httpx.Limits(keepalive_expiry=None)  # a new connection would find none free
+    with (
+        plain_http.client(base_url=f"http://{LOOPBACK}:{door.port}", limits=kept) as earlier,
+        contextlib.ExitStack() as idle,
+    ):
         assert earlier.get(READY).status_code == 200
 
         def is_full():

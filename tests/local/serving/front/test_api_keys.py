@@ -1,16 +1,15 @@
 """API keys at the real front: for each client's own package, in the errors of its API, and never beyond the front."""
 
+import contextlib
 import http.client
 import json
 import re
 import subprocess
 import threading
 import time
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import openai
 import pytest
 from tritonclient import grpc as triton_grpc
@@ -157,7 +156,7 @@ def test_slipways_own_clients_send_their_key(locked):
         client.generate("demo", question, 30)
 
     def asked(secret):
-        with closing(http.client.HTTPConnection(LOOPBACK, locked.port, timeout=PATIENCE_S)) as connection:
+        with contextlib.closing(http.client.HTTPConnection(LOOPBACK, locked.port, timeout=PATIENCE_S)) as connection:
             return list(GenerateClient(connection, "here", secret).stream("demo", question, 30))
 
     assert asked(ALICE)
@@ -176,7 +175,7 @@ def test_keys_change_under_kept_connections_and_no_request_is_lost(locked):
         text.replace(locked.keys)
 
     with (
-        httpx.Client() as over_http,
+        plain_http.client() as over_http,
         triton_grpc.InferenceServerClient(f"{LOOPBACK}:{locked.grpc_port}") as over_grpc,
         KeptClient(lambda: over_http.get(url, headers=bearer(sent["key"])).raise_for_status()) as one,
         KeptClient(
@@ -230,7 +229,7 @@ def test_routes_of_the_administrator_are_closed_with_a_key_too(echo):
 @pytest.mark.parametrize(("page", "allowed"), [(PAGE, PAGE), ("http://ui.example", None)])
 def test_a_page_of_the_site_asks_without_a_key_whether_it_may_send_one(echo, page, allowed):
     asks = {"Origin": page, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
-    answer = httpx.options(f"{echo.url}/v1/chat/completions", headers=asks)
+    answer = plain_http.options(f"{echo.url}/v1/chat/completions", headers=asks)
 
     assert (answer.status_code, answer.headers.get("access-control-allow-origin")) == (200 if allowed else 401, allowed)
     assert not allowed or "authorization" in answer.headers["access-control-allow-headers"]
@@ -239,7 +238,7 @@ def test_a_page_of_the_site_asks_without_a_key_whether_it_may_send_one(echo, pag
 def test_every_page_may_ask_where_the_site_allows_all(tmp_path):
     asks = {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
     with Front(0, tmp_path, origins=("*",)) as running:
-        answer = httpx.options(f"http://{LOOPBACK}:{running.port}/v1/chat/completions", headers=asks)
+        answer = plain_http.options(f"http://{LOOPBACK}:{running.port}/v1/chat/completions", headers=asks)
 
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, PAGE)
 
@@ -310,7 +309,7 @@ def quotas(tmp_path_factory):
 
 
 def test_a_key_over_its_quota_is_told_when_to_ask_again_and_others_go_on(quotas):
-    with httpx.Client(base_url=quotas.url) as client:
+    with plain_http.client(base_url=quotas.url) as client:
 
         def refused(name, path="/v1/models", number=40):
             answers = [client.get(path, headers=bearer(quotas.secrets[name])) for _ in range(number)]
@@ -359,20 +358,29 @@ WRITTEN = {
 }
 
 
+@contextlib.contextmanager
+def changed_to(front, text):
+    """The front's keys within the block; those before it come back even if a test fails."""
+    before = front.keys.read_text()
+    front.keys.write_text(text)
+    try:
+        yield
+    finally:
+        front.keys.write_text(before)
+
+
 def test_the_front_takes_the_lines_as_keys_that_the_command_lists_and_can_revoke(echo):
     secrets = {how: new_secret() for how in WRITTEN}
-    before, last = echo.keys.read_text(), new_secret()
+    last = new_secret()
     text = "".join(write(stored(secrets[how])) for how, write in WRITTEN.items()) + stored(last).line
     listed = {key.sha256 for key in read_keys(text)}
-    echo.keys.write_text(text)
-    with httpx.Client(base_url=echo.url) as client:
+    with changed_to(echo, text), plain_http.client(base_url=echo.url) as client:
 
         def is_let_in(secret):
             return client.get("/v1/models", headers=bearer(secret)).status_code == 200
 
         until(lambda: is_let_in(last))
         let_in = {how for how, secret in secrets.items() if is_let_in(secret)}
-    echo.keys.write_text(before)
     assert let_in == {how for how, secret in secrets.items() if sha256_of_key(secret) in listed}
     assert let_in == {"as it is", "the longest name"}
 
@@ -389,10 +397,8 @@ def test_a_front_that_cannot_read_its_keys_lets_nobody_in(tmp_path, keys):
 def test_keys_of_every_length_and_content_are_hashed_as_sha256(echo):
     some = dice()
     secrets = ["".join(chr(some.randrange(33, 127)) for _ in range(length)) for length in range(1, 56)]
-    before = echo.keys.read_text()
-    echo.keys.write_text(before + file_of(stored(secret, f"key-{len(secret)}") for secret in secrets))
-    with httpx.Client(base_url=echo.url) as client:
+    text = echo.keys.read_text() + file_of(stored(secret, f"key-{len(secret)}") for secret in secrets)
+    with changed_to(echo, text), plain_http.client(base_url=echo.url) as client:
         until(lambda: client.get("/v1/models", headers=bearer(secrets[-1])).status_code == 200)
         names = [client.get("/v1/models", headers=bearer(each)).json()[CLIENT_HEADER] for each in secrets]
     assert names == [f"key-{length}" for length in range(1, 56)]
-    echo.keys.write_text(before)

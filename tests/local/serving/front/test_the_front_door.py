@@ -10,7 +10,6 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
-import httpx
 import numpy as np
 import pytest
 from tritonclient import grpc as triton_grpc
@@ -525,7 +524,7 @@ def is_utf_8(data):
 
 def test_what_is_not_utf_8_is_refused_wherever_it_stands_for_triton_would_answer_with_it(door):
     statuses = set()
-    with httpx.Client(base_url=door.url) as client:
+    with plain_http.client(base_url=door.url) as client:
         for identity, at in identities(dice()):
             body = b'{"text_input": "%s", "id": "%s"}' % (b"x" * max(at, 0), identity)
             answer = client.post("/v2/models/demo/generate", content=body)

@@ -51,7 +51,7 @@ def test_every_process_answers_through_the_front_and_by_its_own_socket(two):
     answers = together(16, lambda _: ask(two.url))
     models = []
     for socket in two.sockets:
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(two.folder / socket))) as own:
+        with plain_http.client(transport=httpx.HTTPTransport(uds=str(two.folder / socket))) as own:
             models.append(own.get("http://pod/v1/models").json()["data"][0]["id"])
 
     assert (answers, models) == ([ANSWER] * 16, ["demo"] * PROCESSES)
@@ -62,7 +62,7 @@ def counted_by(api, query=""):
     """Requests that each process has counted, as it tells them by its own socket."""
     name, counted = 'slipway_openai_requests_total{model="demo",code="200"} ', []
     for socket in api.sockets:
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(api.folder / socket))) as own:
+        with plain_http.client(transport=httpx.HTTPTransport(uds=str(api.folder / socket))) as own:
             lines = own.get(f"http://pod/metrics{query}").text.splitlines()
         counted.append(sum(float(line.removeprefix(name)) for line in lines if line.startswith(name)))
     return counted

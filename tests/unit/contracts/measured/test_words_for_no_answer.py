@@ -9,6 +9,7 @@ import pytest
 import urllib3
 
 from slipway.tasks.contracts.wire.no_answer import why_no_answer
+from tests.support.waiting import PATIENCE_S
 
 
 @contextlib.contextmanager
@@ -32,31 +33,32 @@ def refused():
 
 
 KEPT = []
+SILENT = "no answer in time"
 SERVERS = {
     "connection refused": refused,
     "its name is not known": lambda: contextlib.nullcontext("http://nowhere.invalid/"),
     "the connection broke off": lambda: listening(socket.socket.close),
-    "no answer in time": lambda: listening(KEPT.append),
+    SILENT: lambda: listening(KEPT.append),
 }
 
 
-def by_urllib3(url):
-    urllib3.PoolManager(retries=0, timeout=0.2).request("GET", url)
+def by_urllib3(url, timeout_s):
+    urllib3.PoolManager(retries=0, timeout=timeout_s).request("GET", url)
 
 
-def by_urllib3_once(url):
-    urllib3.PoolManager(timeout=0.2).request("GET", url, retries=False)
+def by_urllib3_once(url, timeout_s):
+    urllib3.PoolManager(timeout=timeout_s).request("GET", url, retries=False)
 
 
-def by_the_standard_library(url):
-    urllib.request.urlopen(url, timeout=0.2)
+def by_the_standard_library(url, timeout_s):
+    urllib.request.urlopen(url, timeout=timeout_s)
 
 
 @pytest.mark.parametrize("ask", [by_urllib3, by_urllib3_once, by_the_standard_library])
 @pytest.mark.parametrize("why", SERVERS)
 def test_a_client_s_exception_is_told_in_words(why, ask):
     with SERVERS[why]() as url, pytest.raises((OSError, urllib3.exceptions.HTTPError)) as caught:
-        ask(url)
+        ask(url, 0.2 if why == SILENT else PATIENCE_S)
 
     assert why_no_answer(caught.value) == why
 
