@@ -67,7 +67,7 @@ class CanaryDemo(Demo):
         with ExitStack() as started:
 
             def ended(view: RunView) -> bool:
-                if gate_of(view) is not None and not traffic.counts:  # earlier they would slow the benchmark down
+                if gate_of(view) is not None and not traffic.has_begun:  # earlier they would slow the benchmark down
                     started.enter_context(traffic)
                 return view.run.ended
 

@@ -99,7 +99,7 @@ class Demo:
         traffic = Traffic(self.spec.name, *self._live_address(), self.spec.gate.smoke[0])
 
         def ended(view: RunView) -> bool:
-            if gate_of(view) is not None and not traffic.counts:
+            if gate_of(view) is not None and not traffic.has_begun:
                 clients.enter_context(traffic)
             return view.run.ended
 

@@ -167,6 +167,7 @@ class Traffic:
         self.counts: dict[str, int] = {}
         self.failures: list[str] = []
         self.seconds = 0.0
+        self.has_begun = False
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._ask_on, args=(kind(model, host, ports, question),), daemon=True)
@@ -180,6 +181,7 @@ class Traffic:
 
     def __enter__(self) -> Self:
         self._began = time.monotonic()
+        self.has_begun = True
         for thread in self._threads:
             thread.start()
         return self

@@ -17,7 +17,7 @@ from slipway.tasks.contracts.errors import PipelineError
 from slipway.tasks.contracts.fit.site_objects import signing_secret
 from slipway.tasks.contracts.site.site import Site
 
-GATEWAY_READY_S, POLL_S = 20.0, 0.1
+GATEWAY_READY_S, POLL_S = 90.0, 0.1
 TOKEN_LIFETIME_S = 365 * 24 * 3600  # `make up` writes a new one
 
 

@@ -44,10 +44,11 @@ def end(find: Callable[[], set[int]], timeout_s: float) -> int:
     """
     first = left = find()
     _signal(first, find, signal.SIGTERM)
-    deadline = time.monotonic() + timeout_s
-    while left and time.monotonic() < deadline + KILL_TIMEOUT_S:
-        if time.monotonic() >= deadline:
+    began, killed_at = time.monotonic(), None
+    while left and (killed_at is None or time.monotonic() < killed_at + KILL_TIMEOUT_S):
+        if time.monotonic() >= began + timeout_s:
             _signal(left, find, signal.SIGKILL)
+            killed_at = killed_at or time.monotonic()
         time.sleep(POLL_S)
         left = find()
     if left:

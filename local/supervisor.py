@@ -23,7 +23,7 @@ from local.supervisor_socket import SupervisorGoneError, call
 from slipway.tasks.contracts.errors import PipelineError
 
 START_TIMEOUT_S = 30.0
-STOP_MARGIN_S = 10.0
+STOP_MARGIN_S = 60.0
 LEFT_OVER_TIMEOUT_S = 2.0
 POLL_S = 0.1
 NOT_RUNNING, ALREADY_STARTED, BAD_NAME = 70, 60, 10

@@ -7,7 +7,7 @@ import xmlrpc.client
 from pathlib import Path
 from typing import Any
 
-ANSWER_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = 60.0
 
 
 class SupervisorGoneError(Exception):

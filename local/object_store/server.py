@@ -39,13 +39,15 @@ class SignedS3:
         try:
             body = self._checked_body(environ)
             self._identities.check(environ, body)
-            with self._lock:
-                strict.check(environ, body)
         except Refusal as refusal:
             return _refused(refusal, environ, start_response)
         environ["wsgi.input"] = io.BytesIO(body)
         answered: list[Any] = []
         with self._lock:
+            try:
+                strict.check(environ, body)
+            except Refusal as refusal:
+                return _refused(refusal, environ, start_response)
             if (page := self._uploads.answer(environ)) is not None:
                 start_response("200 OK", [("Content-Type", "application/xml"), ("Content-Length", str(len(page)))])
                 return [page]

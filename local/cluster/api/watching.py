@@ -72,7 +72,8 @@ class Watch:
                 try:
                     await asyncio.wait_for(bell.wait(), min(left_s, BOOKMARK_S))
                 except TimeoutError:
-                    if self._bookmarks:
+                    # what was written while the loop was held up is not behind the bookmark
+                    if self._bookmarks and not bell.is_set():
                         self._version = self._store.version
                         await _send(response, [("BOOKMARK", self._bookmark({}))])
 

@@ -29,10 +29,13 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 DRAIN_S = 1.0
 START_ERROR = 128  # containerd's exit code of a command that cannot be started
 PR_SET_CHILD_SUBREAPER = 36
+PASSED_ON = (signal.SIGTERM, signal.SIGUSR1)
+"""Signals that are meant for the container."""
 
 
 def main(folder: Path) -> None:
     """Run the container of `folder` to its end."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # until they have handlers
     specification = json.load(sys.stdin)
     _become_subreaper()
     write(folder / "shim.json", {"pid": os.getpid(), "started": start_ticks(os.getpid())})
@@ -75,6 +78,7 @@ class Container:
         """Copy output until the first process ends; then end the others and write the record."""
         signal.signal(signal.SIGTERM, lambda *_: self._signal_group(signal.SIGTERM))
         signal.signal(signal.SIGUSR1, lambda *_: self._kill_all())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         started = {"pid": self._process.pid, "started": start_ticks(self._process.pid), "startedAt": self._began}
         write(self._folder / "started.json", started)
         pipes = selectors.DefaultSelector()

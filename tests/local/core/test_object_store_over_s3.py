@@ -172,11 +172,12 @@ def test_a_refusal_is_told_apart_from_a_busy_store(refusing, tmp_path, call, sta
     assert NO_BUCKET in str(refused.value)
 
 
-def test_credentials_that_ran_out_may_come_back(refusing):
+@pytest.mark.parametrize(("status", "code"), [(400, "ExpiredToken"), (404, "NoSuchUpload")])
+def test_credentials_that_ran_out_and_an_upload_that_is_over_are_worth_another_try(refusing, status, code):
     with pytest.raises(UnavailableError) as caught:
-        refusing(400, "ExpiredToken").read_bytes(f"s3://{NO_BUCKET}/a")
+        refusing(status, code).read_bytes(f"s3://{NO_BUCKET}/a")
 
-    assert caught.value.found == "ExpiredToken"
+    assert caught.value.found == code
 
 
 def test_a_refusal_of_an_unknown_kind_says_where_to_look(refusing):

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from slipway.tasks.contracts.errors import UnavailableError
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 30.0
+"""For one answer. A front that is given up leaves its clients to a server that is ending, and their requests fail."""
 LISTENERS = ("http", "grpc")
 """Stat prefixes of k8s_manifests/serving/front_config.yaml.j2. Admin requests have one of their own."""
 

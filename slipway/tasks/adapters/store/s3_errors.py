@@ -104,7 +104,10 @@ class S3Errors:
             return self.absent(uri) if code in ABSENT else self._no_bucket(uri)
         if code in LOST_RACE:
             return LostRaceError(f"{uri} was changed by another writer after it was read", remedy="Read it again.")
-        if code in EXPIRED | BUSY or (code not in DENIED | ELSEWHERE | UNSUPPORTED and status >= SERVER_ERROR):
+        # no upload: it was completed, and the answer did not arrive; or a rule of the bucket removed it
+        if code in EXPIRED | BUSY | {NO_UPLOAD} or (
+            code not in DENIED | ELSEWHERE | UNSUPPORTED and status >= SERVER_ERROR
+        ):
             return UnavailableError(
                 f"{self._endpoint} cannot serve {uri} now", found=code or status, remedy="Run the step again."
             )
