@@ -80,7 +80,7 @@ def test_a_run_that_a_person_marks_as_failed_leaves_nothing_and_the_model_is_fre
 
     with chain.counting_pods(run=run_identity(run_id)) as pods:
         run = chain.trigger(DAG, run_id, revision="v2")
-        chain.reach(run, "roll-out", {"running", "deferred"})
+        chain.reach(run, "roll-out", {"running", "deferred", "success"})
         until(chain.lease_holder)
         chain.reach_candidate()
         person.mark(run, "failed")
@@ -91,7 +91,9 @@ def test_a_run_that_a_person_marks_as_failed_leaves_nothing_and_the_model_is_fre
     assert serving(chain) == before
     planned = view.results["plan"].data["stages"]
     made = {stage for stage in planned if not planned[stage]["stored"]}
-    assert set(pods.steps.values()) == {"plan", *made, "roll-out", "roll-back"}
+    began = set(pods.steps.values())
+    assert began >= {"plan", *made, "roll-out", "roll-back"}
+    assert "promote" not in began
 
 
 def test_a_request_waits_while_another_process_writes_to_airflows_database(chain, promoted, person, airflow):

@@ -21,9 +21,9 @@ def api(tmp_path_factory):
         yield config.new_client_from_config(os.environ["KUBECONFIG"])
         return
     server = Server(tmp_path_factory.mktemp("rights"))
-    site = site_of(kubernetes={"context": CONTEXT, "serving_namespace": "slipway-serving"})
-    Cluster.connect(site, kubeconfig=Path(server.kubeconfig)).apply(granting_objects())
     try:
+        site = site_of(kubernetes={"context": CONTEXT, "serving_namespace": "slipway-serving"})
+        Cluster.connect(site, kubeconfig=Path(server.kubeconfig)).apply(granting_objects())
         yield config.new_client_from_config(str(server.kubeconfig), context=CONTEXT)
     finally:
         server.stop()

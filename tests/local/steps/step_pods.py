@@ -214,11 +214,20 @@ class ByHand:
                     return pid, self.chain.stack.folder / "cluster" / "pods" / uid / "volumes" / "models"
         return None
 
-    def kill_fetch(self):
+    def kill_fetch(self, pods=1):
         """kill -9 of the next fetch of a serving pod once its first file is there, or of none that ended by then."""
-        fetching, repository = until(self.fetching, every_s=0.005)
+        found = until(lambda: self.fetching() or self._has_fetched(pods), every_s=0.005)
+        if found is True:
+            return
+        fetching, repository = found
         until(lambda: any(repository.glob("**/1/**")) or not Path(f"/proc/{fetching}").exists(), every_s=0.002)
         sent(fetching, signal.SIGKILL)
+
+    def _has_fetched(self, pods):
+        """Whether so many serving pods are there and none has yet to fetch."""
+        there = [pod["status"].get("initContainerStatuses", ()) for pod in self.pods()]
+        fetches = [each for statuses in there for each in statuses if each["name"] == FETCH]
+        return len(fetches) == pods and all("terminated" in each["state"] for each in fetches)
 
     def pods(self):
         """Serving pods that are not being deleted."""

@@ -57,6 +57,6 @@ def fetch_was_killed(chain, live):
     """Replace a pod, and kill its successor's fetch; whether it was killed before it had ended."""
     gone = live.pods()[0]["metadata"]["name"]
     chain.core.delete_namespaced_pod(gone, chain.site.kubernetes.serving_namespace)
-    live.kill_fetch()
+    live.kill_fetch(pods=2)
     until(lambda: len(chain.cluster.endpoints(NAME) - {gone}) == len(live.pods()) == 2)
     return sum(count for (_, container), count in live.restarts().items() if container == FETCH) == 1

@@ -50,7 +50,7 @@ def first_object_of(stage):
 MIDWAY = {
     "quantize": [At("measuring the source's perplexity")],
     "build": [after("fetch quantize", 0.1, 0.5)],
-    "assemble": [runs("triton_python_backend_stub", "fetch build")],
+    "assemble": [At("fetch build"), runs("triton_python_backend_stub", "fetch build")],
     "publish": [after("begins", 0.0, 0.1), first_object_of("publish")],
 }
 

@@ -6,6 +6,15 @@ import pytest
 
 from slipway.cli.__main__ import main
 from tests.fakes.servers.airflow_server import PASSWORD, USER, AirflowServer
+from tests.support.waiting import PATIENCE_S
+
+LIMITS = (
+    "kube.api.TIMEOUT_S",
+    "ask.model_connection.CONNECT_TIMEOUT_S",
+    "ask.ask.LOOK_TIMEOUT_S",
+    "runs.fleets.ANSWER_S",
+)
+"""Of answers of clusters and models, which are threads of this process: whoever is held up for 5 s is not gone."""
 
 
 @pytest.fixture
@@ -37,6 +46,8 @@ def slipway(airflow, monkeypatch, capsys):
         monkeypatch.setenv(name, value)
     for name in ("SLIPWAY_AIRFLOW_TOKEN", "SLIPWAY_SITE"):
         monkeypatch.delenv(name, raising=False)
+    for limit in LIMITS:
+        monkeypatch.setattr(f"slipway.cli.{limit}", PATIENCE_S)
 
     def run(*arguments: str) -> tuple[int, Printed]:
         monkeypatch.setattr(sys, "argv", ["slipway", *arguments])

@@ -77,7 +77,9 @@ def test_a_model_is_asked_through_a_forwarded_port_of_a_ready_pod(slipway, clust
     code, printed = slipway("ask", "demo", "What is the capital of France?", "--stats")
 
     assert (code, printed.partition("[")[0]) == (0, "Paris.\n")
-    assert re.search(rf"\[5 tokens in \d\.\d\d s, TTFT 0\.\d+ s, \d+\.\d tokens/s, ended by stop; pod {POD}\]", printed)
+    assert re.search(
+        rf"\[5 tokens in \d+\.\d\d s, TTFT \d+\.\d+ s, \d+\.\d tokens/s, ended by stop; pod {POD}\]", printed
+    )
     assert triton.asked == [
         {"text_input": "What is the capital of France?", "max_tokens": 128, "stream": True, "temperature": 0.0}
     ]

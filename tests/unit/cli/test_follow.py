@@ -84,7 +84,7 @@ def test_an_idle_run_whose_dag_cannot_be_read_is_not_waited_for(airflow, monkeyp
         script.unreadable = "InputError: site.yaml: nmae"
 
         with pytest.raises(NoSuchDagError, match="nmae"):
-            follow(api, run, Unseen(), timeout_s=30)
+            follow(api, run, Unseen(), timeout_s=PATIENCE_S)
 
 
 def test_a_dag_that_cannot_be_read_for_a_moment_is_waited_for(airflow, monkeypatch):

@@ -2,10 +2,12 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S
 from tests.unit.serving.served_modules import OPENVINO, TEMPLATES
 
 sys.path.insert(0, str(OPENVINO))
@@ -22,3 +24,12 @@ def openvino(monkeypatch):
     spec.loader.exec_module(module)
     yield module
     sys.modules.pop("generation.service", None)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def patient():
+    """What renders templates and translates schemas may be held up; how much it may compute is as shipped."""
+    from generation.workers.preparers import BUDGET, PREPARERS
+
+    for worker in PREPARERS._all:
+        worker._budget = replace(BUDGET, seconds=PATIENCE_S)

@@ -26,7 +26,7 @@ ARGUED = (
 )
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("hostile", "said"), HOSTILE)
 def test_a_hostile_template_is_refused_within_its_limits_and_the_next_one_is_rendered(hostile, said, monkeypatch):
     asked, ask = [], PREPARERS.ask
@@ -40,7 +40,7 @@ def test_a_hostile_template_is_refused_within_its_limits_and_the_next_one_is_ren
     assert ChatTemplate(ASKS, {}).wrap("Hi") == "Hi"
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

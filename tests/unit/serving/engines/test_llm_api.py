@@ -219,7 +219,7 @@ def test_an_engine_that_breaks_fails_everyone_and_says_so(serve):
 def test_closing_finishes_what_runs(serve):
     service = serve(answers={"say": "a" * 200})
     reply = service.ask("say")
-    service.scheduler.close(5)
+    service.scheduler.close(PATIENCE_S)
 
     assert reply.text == "a" * 200
 
@@ -231,6 +231,7 @@ def test_what_runs_may_take_as_long_as_the_pod_says_when_the_server_ends(model, 
     service._scheduler.submit(Job(TOKENIZER.encode("endless"), Sampling(ENDLESS), True), reply)
     service.drain()
 
+    reply.wait_for_end()
     assert reply.failure == "the model stopped before the answer was complete. Ask again."
 
 
