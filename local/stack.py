@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -153,17 +153,20 @@ class Stack:
         """Stop every process of the stack, including pods. Buckets, Airflow's history and the cluster's objects stay.
 
         Raises:
-            PipelineError: the pods or a service did not end; everything else did.
+            PipelineError: the pods or the cluster's server did not end.
         """
-        with self._alone(), ExitStack() as at_last:
-            at_last.callback(self.supervisor.end)
-            at_last.callback(self._stop_pods)
+        with self._alone():
             client_file.write_stopped(self.folder)
             if self.supervisor.answers():
                 # its tasks stop with it: they delete their pods, and report to the api-server while that still runs
-                self.supervisor.stop([STOPPED_FIRST])
+                with suppress(PipelineError):  # it is killed with all that is left
+                    self.supervisor.stop([STOPPED_FIRST])
                 self.supervisor.request_stop([*SERVERS, *airflow_services.STOP_TIMEOUTS_S])
                 self.supervisor.stop(["cluster"])
+            try:
+                self._stop_pods()
+            finally:
+                self.supervisor.end()
 
     def status(self) -> dict[str, State]:
         """The state of each service."""

@@ -160,7 +160,8 @@ class Supervisor:
             How many processes were left after supervisord had stopped its services.
         """
         with contextlib.suppress(SupervisorGoneError):
-            self.stop(list(self._stop_timeouts_s))
+            with contextlib.suppress(PipelineError):  # what is left is killed
+                self.stop(list(self._stop_timeouts_s))
             self._call("shutdown")
             deadline = time.monotonic() + STOP_MARGIN_S
             with contextlib.suppress(SupervisorGoneError):

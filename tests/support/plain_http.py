@@ -1,4 +1,4 @@
-"""httpx for servers without TLS, which have as long as they take: httpx's own 5 s are less than a busy machine may hold one up.
+"""httpx for servers without TLS, with a timeout of PATIENCE_S: a busy machine may delay an answer by more than httpx's own 5 s.
 
 httpx itself reads the machine's certificates for each call and each client, which takes 20 ms of CPU.
 """

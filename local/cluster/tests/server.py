@@ -142,7 +142,7 @@ class Space:
         return until(look)
 
     def started(self, name):
-        """Wait until its first container has run. The server answers that a pod is made after --hold-s at the latest."""
+        """Wait until the pod is no longer Pending. After --hold-s the server says that it is made, though no container runs yet."""
         until(lambda: self.pod(name).status.phase != "Pending")
 
     def logs(self, name, **options):

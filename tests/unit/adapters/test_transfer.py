@@ -3,10 +3,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from slipway.tasks.adapters.store.transfer import FILES_AT_ONCE, SMALL_FILES_AT_ONCE, transfer
+from slipway.tasks.adapters.store.transfer import SMALL_FILES_AT_ONCE, transfer
 from slipway.tasks.contracts.errors import UnavailableError
 from tests.fakes.clock import ManualClock
 from tests.support.refused import refused
+from tests.support.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -22,25 +23,23 @@ def test_every_file_is_moved():
     assert sorted(moved) == list(range(20))
 
 
-def test_the_largest_file_begins_first():
+def test_the_largest_files_begin_first(monkeypatch):
+    monkeypatch.setattr("slipway.tasks.adapters.store.transfer.SMALL_FILES_AT_ONCE", 1)
     began = []
-    lock = threading.Lock()
 
-    def move(file, count):
-        with lock:
-            began.append(file.size_bytes)
+    transfer("test", [Sized(n) for n in range(20)], lambda file, count: began.append(file.size_bytes), ManualClock())
 
-    transfer("test", [Sized(n) for n in range(20)], move, ManualClock())
-
-    assert began.index(19) < FILES_AT_ONCE
+    assert began == list(reversed(range(20)))
 
 
 def test_one_failure_ends_the_files_that_still_move():
-    ended = threading.Event()
+    moves, ended = threading.Event(), threading.Event()
 
     def move(file, count):
         if file.size_bytes == 1:
+            assert moves.wait(PATIENCE_S)
             raise UnavailableError("the store is away")
+        moves.set()
         try:
             while True:
                 count(0)

@@ -14,7 +14,7 @@ LIMITS = (
     "ask.ask.LOOK_TIMEOUT_S",
     "runs.fleets.ANSWER_S",
 )
-"""Of answers of clusters and models, which are threads of this process: whoever is held up for 5 s is not gone."""
+"""How long clusters and models may take to answer. The fakes are threads of this process, which a busy machine may hold up for 5 s."""
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 from slipway.tasks.contracts.errors import UnavailableError
 
 TIMEOUT_S = 30.0
-"""For one answer. A front that is given up leaves its clients to a server that is ending, and their requests fail."""
+"""One answer may take this long. A front that is given up leaves its clients to a server that is ending."""
 LISTENERS = ("http", "grpc")
 """Stat prefixes of k8s_manifests/serving/front_config.yaml.j2. Admin requests have one of their own."""
 

@@ -138,8 +138,8 @@ class Lanes:
             start: where to begin.
             part_bytes: size of every part but the last.
             in_order: whether a part is written only after the one before it, so that what is written has no holes.
-            reads_at_once: how many parts may be read now, asked again after each part; without it, as many as there are
-                connections.
+            reads_at_once: how many parts may be read now, asked again after each part. There are never more than
+                connections, and without it as many as these.
 
         Raises:
             Exception: what `read`, `digest` or `write` raised first.
@@ -151,7 +151,7 @@ class Lanes:
             while done < size_bytes:
                 # not asked for each part that begins: if the answer changed while the first one arrived, the second one
                 # would be read before the first one is written where there is one connection
-                at_once = reads_at_once() if reads_at_once else self.connections
+                at_once = min(reads_at_once(), self.connections) if reads_at_once else self.connections
                 while requested < size_bytes and len(reading) < at_once:
                     length = min(part_bytes, size_bytes - requested)
                     while writing and writing[0].done():

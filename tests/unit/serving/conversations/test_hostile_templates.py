@@ -11,13 +11,13 @@ ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% 
 DEEP = "{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}"
 DOUBLES = "{% set ns = namespace(x='a') %}{% for i in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"
 HOSTILE = [
-    (ENDLESS, r"took more than (2 s of a CPU|10 s)"),
+    (ENDLESS, r"took more than 2 s of a CPU"),
     (DEEP, "recursion"),
     (DOUBLES, "MemoryError"),
     ("{{ 'a' * 10**10 }}", "MemoryError"),
     ("{{ 'a' * 10**6 }}", "1000005 characters; the limit"),
     ("{% for i in range(10**9) %}{% endfor %}", "Range too big"),
-    ("{{ 9**(9**9) }}", r"took more than (2 s of a CPU|10 s)"),
+    ("{{ 9**(9**9) }}", r"took more than 2 s of a CPU"),
     ("{{ '%999999999999d' | format(1) }}", "MemoryError"),
     (r"{{ '\ud800' }}", "surrogates not allowed"),
 ]
@@ -26,7 +26,6 @@ ARGUED = (
 )
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("hostile", "said"), HOSTILE)
 def test_a_hostile_template_is_refused_within_its_limits_and_the_next_one_is_rendered(hostile, said, monkeypatch):
     asked, ask = [], PREPARERS.ask
@@ -40,11 +39,10 @@ def test_a_hostile_template_is_refused_within_its_limits_and_the_next_one_is_ren
     assert ChatTemplate(ASKS, {}).wrap("Hi") == "Hi"
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"n": 99_999, "w": "x"}, r"^the chat template took more than (2 s of a CPU|10 s) with 'Hi'"),
+        ({"n": 99_999, "w": "x"}, r"^the chat template took more than 2 s of a CPU with 'Hi'"),
         ({"n": 10**9, "w": "x"}, r"^the chat template does not take 'Hi': Range too big"),
         ({"n": 999, "w": "x" * 1000}, r"^the chat template does not take 'Hi': .* characters; the limit"),
     ],
