@@ -58,15 +58,16 @@ def test_a_server_that_does_not_get_ready_is_given_up_and_ended(tmp_path):
     assert not is_running(int(pid.read_text()))
 
 
-# as Triton's Python backend words them: src/stub_launcher.cc, r26.06
+# as Triton's Python backend words them (src/stub_launcher.cc, r26.06), and Triton (src/http_server.cc)
 GIVEN_UP = "echo \"E1130 failed to load 'demo': Internal: Stub process 'demo_0_0' is not healthy.\"; seq 99; exit 1"
 STUCK = "echo \"E1130 failed to load 'demo': Internal: Failed to obtain the health mutex.\"; exit 1"
+TAKEN = "echo \"E1130 failed to start HTTP service: Unavailable - Socket '127.0.0.1:40000' already in use\"; exit 1"
 
 
 @pytest.mark.parametrize(
     ("crash", "code"),
-    [("kill -ABRT $$", -6), ("exit 134", 134), (GIVEN_UP, 1), (STUCK, 1)],
-    ids=["Triton", "mpirun", "a model's process was given up", "a model's process is stuck"],
+    [("kill -ABRT $$", -6), ("exit 134", 134), (GIVEN_UP, 1), (STUCK, 1), (TAKEN, 1)],
+    ids=["Triton", "mpirun", "a model's process was given up", "a model's process is stuck", "its port is taken"],
 )
 def test_a_server_that_crashes_twice_is_refused(tmp_path, crash, code):
     starts = tmp_path / "starts"

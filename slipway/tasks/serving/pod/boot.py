@@ -33,9 +33,10 @@ CRASHES = {code for number in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS) fo
 """Exit codes, the second of each that of mpirun. Triton's Python backend is known to crash occasionally, whatever the
 model, as by boost::interprocess::lock_exception: https://github.com/triton-inference-server/server/issues/8882. As a
 model loads it does so after giving up the model's process."""
-GIVEN_UP = re.compile(r"Stub process '.*' is not healthy|Failed to obtain the health mutex")
-"""What it says then, if it does not crash, and answers to a request (python_backend's src/stub_launcher.cc): the
-process died, or found no CPU for a second (as it starts, from 25.08 on, five, or ten before its first message)."""
+MAY_PASS = re.compile(r"Stub process '.*' is not healthy|Failed to obtain the health mutex|Socket '.*' already in use")
+"""What else it says, as it ends or as an answer, of what the next boot may not find. The first two are of a model's
+process that died, or found no CPU for a second (as it starts, from 25.08 on, five, or ten before its first message;
+python_backend's src/stub_launcher.cc), the third of a port that another process took while the model was loaded."""
 CRASHED_S = 10.0
 """How long mpirun may take to end the other ranks after one has crashed."""
 
@@ -92,7 +93,8 @@ class BootTest:
             return self._ask(repository, model, question)
         except CrashError as error:
             log.warning(
-                "%s. Triton's Python backend may have crashed, or found no CPU: booting it once more", error.what
+                "%s. Triton or its Python backend may have crashed, or found no CPU or port: booting it once more",
+                error.what,
             )
             return self._ask(repository, model, question)
 
@@ -121,7 +123,7 @@ class BootTest:
         while not client.is_ready(model):
             now = self._clock.monotonic()
             if server.exit_code is not None:
-                crashed = server.exit_code in CRASHES or GIVEN_UP.search("\n".join(server.tail(sys.maxsize)))
+                crashed = server.exit_code in CRASHES or MAY_PASS.search("\n".join(server.tail(sys.maxsize)))
                 raise (CrashError if crashed else InputError)(
                     f"Triton ended with exit code {server.exit_code} before {model} was ready",
                     found=_last_output(server),
@@ -145,7 +147,7 @@ class BootTest:
         try:
             text = client.generate(model, request, timeout_s(request)).text
         except (InputError, UnavailableError) as error:
-            crashed = GIVEN_UP.search(error.what) or (
+            crashed = MAY_PASS.search(error.what) or (
                 isinstance(error, UnavailableError) and self._crashed(server, processes)
             )
             raise (CrashError if crashed else InputError)(
