@@ -123,7 +123,7 @@ class Stack:
             make_private(self.folder)
             if left_over := self.supervisor.end_left_over():
                 say(f"the supervisor had been killed: stopped the {left_over} processes that it left behind")
-            self._settle_ports(say)
+            self._settle_ports(say, airflow=airflow)
             self.supervisor.start([self._cluster(), self._hub(), self.object_store.service(REPOSITORY)])
             write_private(self.site_file, yaml.safe_dump(self.site(), sort_keys=False))
             with ThreadPoolExecutor(1) as beside:
@@ -231,14 +231,14 @@ class Stack:
             self.settings = Settings.of(self.folder)  # whoever had it may have chosen other ports
             yield
 
-    def _settle_ports(self, say: Say) -> None:
-        """Choose another port for a stopped service whose port another program has taken.
+    def _settle_ports(self, say: Say, *, airflow: bool) -> None:
+        """Choose another port for a stopped service that starts now, and whose port another program has taken.
 
         Running services that use the old port are restarted, because their description contains it.
         """
         ports, states = dict(self.settings.ports), self.status()
         for name, service in LISTENING.items():
-            if not states[service].runs:
+            if not states[service].runs and (airflow or service in SERVERS):
                 ports[name] = free_port(ports[name])
             if ports[name] != self.settings.ports[name]:
                 say(f"port {self.settings.ports[name]} of {service} is taken by another program: now {ports[name]}")

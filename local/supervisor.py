@@ -22,11 +22,11 @@ from local.processes import SERVICE, STACK, end, having
 from local.supervisor_socket import SupervisorGoneError, call
 from slipway.tasks.contracts.errors import PipelineError
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
 STOP_MARGIN_S = 60.0
 LEFT_OVER_TIMEOUT_S = 2.0
 POLL_S = 0.1
-NOT_RUNNING, ALREADY_STARTED, BAD_NAME = 70, 60, 10
+NOT_RUNNING, ALREADY_STARTED, ENDED_AT_ONCE, BAD_NAME = 70, 60, 50, 10
 """Faults of supervisord (https://github.com/Supervisor/supervisor/blob/4.3.0/supervisor/xmlrpc.py)."""
 SETTINGS = """\
 ; {python} {repository}
@@ -129,7 +129,7 @@ class Supervisor:
                 continue
             self.stop([service.name])
             write_private(file, text)
-            with _but(ALREADY_STARTED):
+            with _but(ALREADY_STARTED, ENDED_AT_ONCE):
                 self._call("startProcess", service.name, False)
 
     def request_stop(self, names: Collection[str]) -> None:
@@ -272,7 +272,7 @@ class Supervisor:
 
 @contextlib.contextmanager
 def _but(*codes: int) -> Iterator[None]:
-    """Ignore faults which say that the request was already fulfilled."""
+    """Ignore faults which say that the request was already fulfilled, or what the service's state says as well."""
     try:
         yield
     except xmlrpc.client.Fault as fault:

@@ -32,7 +32,7 @@ DESCRIPTIONS = {
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the container's
 SHARED_MEMORY_BYTES = 64 * 1024**2  # containerd's default
 PROBE = "touch writable/file && ! touch file"
-PROBE_TIMEOUT_S = 10
+PROBE_TIMEOUT_S = 120
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 MS_BIND, MS_REC, MS_PRIVATE = 1 << 12, 1 << 14, 1 << 18

@@ -19,7 +19,8 @@ from slipway.tasks.contracts.errors import InputError, PipelineError, Unavailabl
 ROLE = "slipway-user"
 """The Role in k8s_manifests/base that permits every request of this module."""
 
-TIMEOUT_S = 5.0
+CONNECT_S, SILENT_S = 5.0, 30.0
+"""How long a connection may take to be there, and how long the cluster may be silent after that."""
 BODY_S = 30.0
 BODY_BYTES = 64 << 20
 PIECE_BYTES = 1 << 20
@@ -41,7 +42,7 @@ class KubeApi:
         options: dict[str, Any] = {
             "ssl_context": access.tls,
             "retries": False,
-            "timeout": urllib3.Timeout(connect=TIMEOUT_S, read=TIMEOUT_S),
+            "timeout": urllib3.Timeout(connect=CONNECT_S, read=SILENT_S),
             **(names if access.server_name else {}),
         }
         self._pool = urllib3.ProxyManager(self._proxy, **options) if self._proxy else urllib3.PoolManager(**options)
@@ -124,7 +125,7 @@ class KubeApi:
         scheme = "wss" if self._server.scheme == "https" else "ws"
         with self._translated(path):
             channels: Any = websocket.WebSocket(sslopt=self._tls_options())
-            channels.settimeout(TIMEOUT_S)
+            channels.settimeout(SILENT_S)
             channels.connect(
                 f"{scheme}://{self._server.netloc}{self._path(path)}?ports={port}",
                 header=dict(self._access.headers),

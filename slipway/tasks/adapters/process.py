@@ -20,8 +20,9 @@ log = logging.getLogger(__name__)
 GRACE_S = 20.0
 ZOMBIE = ("Z", "X")
 """States of a process that has ended (proc_pid_stat(5), field 3)."""
-KILLED_S = 5.0
-"""How long a killed process may take to give back its memory, that of a GPU included."""
+KILLED_S = 8.0
+"""How long a killed process may take to give back its memory, that of a GPU included: with the grace period, less than
+the 30 s that a step's pod has to end (slipway/airflow/pods.py)."""
 LOOK_S, LAST_LOOKS_S = 1.0, 0.1
 """A process that is waited for is looked at this often, and one that was told to end."""
 

@@ -9,7 +9,8 @@ from tests.fakes.servers.airflow_server import PASSWORD, USER, AirflowServer
 from tests.support.waiting import PATIENCE_S
 
 LIMITS = (
-    "kube.api.TIMEOUT_S",
+    "kube.api.CONNECT_S",
+    "kube.api.SILENT_S",
     "ask.model_connection.CONNECT_TIMEOUT_S",
     "ask.ask.LOOK_TIMEOUT_S",
     "runs.fleets.ANSWER_S",

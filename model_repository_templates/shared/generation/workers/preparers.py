@@ -8,7 +8,7 @@ from pathlib import Path
 
 from generation.workers.worker import Budget, Workers
 
-BUDGET = Budget(cpu_s=2.0, seconds=10.0, memory_bytes=64 << 20)
+BUDGET = Budget(cpu_s=2.0, seconds=30.0, memory_bytes=64 << 20)
 """Rendering takes milliseconds, and the longest schema within its limits about a second of a CPU; the time is for a
 machine that does other things as well. The memory is enough for 6 MiB of messages, whatever their characters are."""
 COUNT = 4

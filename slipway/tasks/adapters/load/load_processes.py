@@ -31,7 +31,8 @@ START_S = 60.0
 LEAD_S = 0.05
 """Seconds from the message that starts the clients to the first arrival of an open loop, within which every process
 reads the message."""
-END_S = 5.0
+END_S = 8.0
+"""How long killed processes may take to end, for which each needs a CPU."""
 
 
 class LoadProcesses:
@@ -88,8 +89,9 @@ class LoadProcesses:
         """End every process. They have nothing to lose."""
         for process in self._processes:
             process.kill()
+        deadline = time.monotonic() + END_S
         for process in self._processes:
-            process.join(END_S)
+            process.join(max(0.0, deadline - time.monotonic()))
         for pipe in self._pipes:
             pipe.close()
         self._processes, self._pipes = [], []
