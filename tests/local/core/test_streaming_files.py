@@ -237,7 +237,7 @@ def test_a_name_that_no_file_system_takes_is_wrong_input(store, place, tmp_path)
 def test_a_file_larger_than_an_object_can_be_is_refused_before_a_byte_is_asked_for(store, place):
     server, uri = FileServer(), f"{place.root}/huge"
     with serving(server) as (address, _):
-        hub = HuggingFaceHub(address, None, ManualClock(), stall_s=5.0)
+        hub = HuggingFaceHub(address, None, ManualClock(), stall_s=PATIENCE_S)
         source = hub.resolve("acme/model", "main")
         huge = source.files[0].model_copy(update={"size_bytes": 5 * 2**40 + 1})
         with refused(what="would be larger than an object in S3 can be", remedy="in several files"):

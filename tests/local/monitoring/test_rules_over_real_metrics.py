@@ -151,7 +151,8 @@ def test_the_front_counts_the_clients_that_wait(watched):
     server, _ = watched
 
     def several():
-        seen = float(server.query("release:requests_in_flight:sum")[0]["value"][1])
+        # without a sample, if the server was asked when it was held up
+        seen = max((float(each["value"][1]) for each in server.query("release:requests_in_flight:sum")), default=0.0)
         return seen if seen >= 2 else None
 
     assert until(several) <= CLIENTS
@@ -173,13 +174,10 @@ def test_every_rule_is_healthy_and_nothing_is_alarmed(watched):
 def test_prometheus_takes_every_query_of_a_dashboard(watched, file):
     server, _ = watched
 
-    answers = {text: server.query(text) for text in queries(json.loads(file.read_text()))}
-
-    answered = {text for text, found in answers.items() if found}
-    of_this_server = {
-        text for text in answers if ("nv_inference_request_" in text and "failure" not in text) or "rq_active" in text
-    }
-    assert of_this_server <= answered
+    for text in queries(json.loads(file.read_text())):
+        server.query(text)
+        if ("nv_inference_request_" in text and "failure" not in text) or "rq_active" in text:
+            until(lambda text=text: server.query(text))  # without a sample, if the server was asked when it was held up
 
 
 def test_the_recorded_names_are_those_of_this_triton(watched):

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from functools import partial
 
 import pytest
 
@@ -83,9 +83,10 @@ def test_processes_of_another_stack_or_service_are_let_live(start, tmp_path):
         start("import time; time.sleep(60)", **{SERVICE: "hub-2"}),
         start("import time; time.sleep(60)", **{SERVICE: "hub", STACK: f"{tmp_path}-2"}),
     ]
-    time.sleep(0.1)
+    of_hub = partial(having, **{STACK: str(tmp_path), SERVICE: "hub"})
+    until(lambda: of_hub() == {mine.pid})
 
-    end(lambda: having(**{STACK: str(tmp_path), SERVICE: "hub"}), timeout_s=PATIENCE_S)
+    end(of_hub, timeout_s=PATIENCE_S)
 
     assert mine.wait() == -signal.SIGTERM
     assert [process.poll() for process in others] == [None, None]

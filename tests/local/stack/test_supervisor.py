@@ -10,7 +10,7 @@ import pytest
 
 from local.processes import STACK, having
 from local.stack import ENVIRONMENTS, REPOSITORY
-from local.supervisor import Service, Supervisor
+from local.supervisor import SERVICE_SETTINGS, Service, Supervisor
 from tests.support.waiting import until
 
 # what the supervisor starts outlives the process that started it
@@ -112,7 +112,10 @@ def test_the_end_takes_what_a_killed_supervisor_left(supervisor, folder):
     assert of_service(supervisor) == set()
 
 
-def test_a_service_that_never_starts_is_given_up_with_its_log(supervisor):
+def test_a_service_that_never_starts_is_given_up_with_its_log(supervisor, monkeypatch):
+    settings = SERVICE_SETTINGS.replace("startsecs=2", "startsecs=60")  # else one that takes 2 s to end has started
+    assert settings != SERVICE_SETTINGS
+    monkeypatch.setattr("local.supervisor.SERVICE_SETTINGS", settings)
     supervisor.start([service("failing", FAILING)])
 
     until(lambda: supervisor.states()["failing"].gave_up)

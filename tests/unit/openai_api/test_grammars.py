@@ -1,7 +1,6 @@
 """Schemas of requests are translated by other processes, which may be late or die: no other request waits for them."""
 
 import asyncio
-import dataclasses
 import json
 import os
 import signal
@@ -13,8 +12,6 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from slipway.tasks.contracts.wire.json_schema import grammar_of
 from slipway.tasks.serving.openai_api.application import Routes
-from slipway.tasks.serving.openai_api.generation import grammars
-from tests.support.waiting import PATIENCE_S
 from tests.unit.openai_api.models import OURS, VLLM, VLLM_OUTPUTS, config_of
 from tests.unit.openai_api.test_routes import CHAT, HELLO, Triton
 
@@ -29,13 +26,6 @@ def formatted(schema):
 
 def forced(parameters, choice):
     return {**CHAT, "tools": [{"type": "function", "function": {"name": "f", "parameters": parameters}}], **choice}
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch):
-    """No schema here is given up for the time that it takes."""
-    monkeypatch.setattr(grammars, "WAIT_S", PATIENCE_S)
-    monkeypatch.setattr(grammars, "BUDGET", dataclasses.replace(grammars.BUDGET, seconds=PATIENCE_S))
 
 
 @asynccontextmanager
