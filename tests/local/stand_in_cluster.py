@@ -49,7 +49,7 @@ PAUSE_S = 0.1
 """Between two requests of one client: without it most of what these tests compute is answers."""
 LARGE_S = 30
 """How long the image test/triton:large takes to be pulled."""
-TEMPERS = ("good", "lagging", "tiring", "nonsense", "crashing", "unready", "damaged", "storeless")
+TEMPERS = ("good", "steady", "lagging", "tiring", "nonsense", "crashing", "unready", "damaged", "storeless")
 
 
 class Server(ClusterProcess):

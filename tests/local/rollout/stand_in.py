@@ -38,6 +38,9 @@ UNLOADED = "Request for unknown model: 'demo' has no available versions"
 HEAVY, SLOWER_S = "heavy", 2.0
 """The server of temper `lagging` takes that much longer for each request with that text."""
 
+STEADY_S = 0.2
+"""The server of temper `steady` takes that long for each request, so that one that is held up does not count for much."""
+
 BEFORE_TIRED, TIRED_S = 4, 1.0
 """The server of temper `tiring` takes that much longer for each stream after so many."""
 
@@ -60,6 +63,8 @@ class Counters:
         began = time.monotonic()
         if TEMPER == "lagging" and text == HEAVY:
             time.sleep(SLOWER_S)
+        if TEMPER == "steady":
+            time.sleep(STEADY_S)
         yield
         with self._lock:
             self.succeeded += 1

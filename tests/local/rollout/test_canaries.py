@@ -49,8 +49,8 @@ def candidate(workspace, image, **rollout):
     return made
 
 
-def live(workspace):
-    made = version(1)
+def live(workspace, image="good"):
+    made = version(1, image)
     published(workspace, made)
     roll_out.run(made, workspace)
     judged(workspace, made)
@@ -75,10 +75,10 @@ class Watched(InThreads):
 
 
 def test_a_good_canary_is_promoted_step_by_step_and_no_request_fails(workspace, cluster, gateway):
-    before = live(workspace)
+    before = live(workspace, "steady")
     with GatewayClients(gateway, GATEWAY_PORT, "demo") as clients:
         clients.after(50)
-        made = candidate(workspace, "good", canary={**LIMITS, "slowdown": 100})
+        made = candidate(workspace, "steady", canary={**LIMITS, "slowdown": 100})
         clients.after(50)
         assert set(clients.answers) == {before.id}
         with Watched(cluster) as watched:
