@@ -8,8 +8,9 @@ import argparse
 import asyncio
 import multiprocessing
 import signal
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -23,6 +24,8 @@ KEPT_S = 86_400
 """The front decides when its connections to this process end: one that is closed here could be in use there."""
 HEADER_BYTES = 64 << 10
 """Of one header: the front's limit of 60 KiB for all of them counts, for both APIs. aiohttp's own limit is 8,190."""
+WAITING = 1024
+"""Connections that a process has not taken up yet."""
 END_S = 10.0
 """Time for a process to end; there are no requests left when a pod ends its sidecars."""
 
@@ -84,14 +87,19 @@ def serve(parsed: argparse.Namespace) -> None:
     """
     with importing():
         import_module(APPLICATION)  # once, for all processes
-    if len(parsed.socket) == 1:
-        asyncio.run(_serve(parsed, parsed.socket[0]))
+    # the front sends most to a process that refuses connections, for it has none in flight: so each socket takes them
+    # before the first process answers, with which the pod is ready
+    listening = [_listening(path) for path in parsed.socket]
+    if len(listening) == 1:
+        asyncio.run(_serve(parsed, listening[0]))
         return
     context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=_worker, args=(parsed, socket)) for socket in parsed.socket]
+    processes = [context.Process(target=_worker, args=(parsed, listening, each)) for each in listening]
     try:
         for process in processes:
             process.start()
+        for each in listening:  # each is its process's alone: if that ends, connections are refused
+            each.close()
         ready = wait([process.sentinel for process in processes])
         ended = next(process for process in processes if process.sentinel in ready)
         ended.join(END_S)  # its sentinel closes a moment before its exit code is known
@@ -104,8 +112,21 @@ def serve(parsed: argparse.Namespace) -> None:
             process.kill()
 
 
-def _worker(parsed: argparse.Namespace, socket: Path) -> None:
-    """Serve one socket; end with SIGTERM, or when the parent is gone."""
+def _listening(path: Path) -> socket.socket:
+    """A Unix socket, in place of one that an earlier process left there."""
+    if path.is_socket():
+        path.unlink()
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(str(path))
+    made.listen(WAITING)
+    return made
+
+
+def _worker(parsed: argparse.Namespace, listening: Sequence[socket.socket], own: socket.socket) -> None:
+    """Serve one socket of all; end with SIGTERM, or when the parent is gone."""
+    for each in listening:
+        if each is not own:
+            each.close()
 
     async def run() -> None:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
@@ -113,7 +134,7 @@ def _worker(parsed: argparse.Namespace, socket: Path) -> None:
         parent = multiprocessing.parent_process()
         assert parent is not None
         loop.add_reader(parent.sentinel, stop.set)
-        serving = asyncio.ensure_future(_serve(parsed, socket))
+        serving = asyncio.ensure_future(_serve(parsed, own))
         stopped = asyncio.ensure_future(stop.wait())
         await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -127,7 +148,7 @@ def _worker(parsed: argparse.Namespace, socket: Path) -> None:
     asyncio.run(run())
 
 
-async def _serve(parsed: argparse.Namespace, socket: Path) -> None:
+async def _serve(parsed: argparse.Namespace, listening: socket.socket) -> None:
     from aiohttp import web
 
     from slipway.tasks.adapters.triton.triton_generate import GenerateStreams
@@ -136,7 +157,7 @@ async def _serve(parsed: argparse.Namespace, socket: Path) -> None:
     from slipway.tasks.serving.openai_api.generation.turns import Turns
 
     async with GenerateStreams(parsed.triton_host, parsed.triton_port) as triton:
-        others = [each for each in parsed.socket if each != socket]
+        others = [each for each in parsed.socket if str(each) != listening.getsockname()]
         routes = Routes(
             triton,
             parsed.model,
@@ -158,7 +179,7 @@ async def _serve(parsed: argparse.Namespace, socket: Path) -> None:
         )
         await runner.setup()
         try:
-            await web.UnixSite(runner, str(socket)).start()
+            await web.SockSite(runner, listening, backlog=WAITING).start()
             await asyncio.Event().wait()
         finally:
             await runner.cleanup()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.local.serving.openai_server import OpenAiServer
 from tests.local.serving.triton_server import together
 from tests.support import plain_http
+from tests.support.waiting import until
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 PROCESSES = 2
@@ -50,19 +52,31 @@ def ask(url):
 def test_every_process_answers_through_the_front_and_by_its_own_socket(two):
     answers = together(16, lambda _: ask(two.url))
     models = []
-    for socket in two.sockets:
-        with plain_http.client(transport=httpx.HTTPTransport(uds=str(two.folder / socket))) as own:
+    for name in two.sockets:
+        with plain_http.client(transport=httpx.HTTPTransport(uds=str(two.folder / name))) as own:
             models.append(own.get("http://pod/v1/models").json()["data"][0]["id"])
 
     assert (answers, models) == ([ANSWER] * 16, ["demo"] * PROCESSES)
     assert len(children(two.openai)) == PROCESSES
 
 
+def test_no_process_refuses_a_connection_once_the_first_one_runs(server, tmp_path):
+    starting = OpenAiServer(server, tmp_path, processes=PROCESSES)
+    try:
+        until(lambda: children(starting.openai))
+
+        for name in starting.sockets:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(tmp_path / name))
+    finally:
+        starting.__exit__()
+
+
 def counted_by(api, query=""):
     """Requests that each process has counted, as it tells them by its own socket."""
     name, counted = 'slipway_openai_requests_total{model="demo",code="200"} ', []
-    for socket in api.sockets:
-        with plain_http.client(transport=httpx.HTTPTransport(uds=str(api.folder / socket))) as own:
+    for each in api.sockets:
+        with plain_http.client(transport=httpx.HTTPTransport(uds=str(api.folder / each))) as own:
             lines = own.get(f"http://pod/metrics{query}").text.splitlines()
         counted.append(sum(float(line.removeprefix(name)) for line in lines if line.startswith(name)))
     return counted
