@@ -24,6 +24,7 @@ from pathlib import Path
 BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n    for _ in range(10**6): pass"
 JOIN = 'echo $$ > "$0" && exec "$@"'
 PROCESSES, FREEZE = "cgroup.procs", "cgroup.freeze"
+PASSES = 10
 EVERY_S, SHARE = 0.5, 0.1
 """How often processes are chosen, and for how much of its time each is held up."""
 
@@ -38,13 +39,24 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with _busy(arguments.cpus):
         if not arguments.hold:
-            return subprocess.run(arguments.command, check=False).returncode
+            with _running(arguments.command) as process:
+                return process.wait()
         with _group() as running, _group() as held:
             (held / FREEZE).write_text("1")
-            command = ["/bin/sh", "-c", JOIN, str(running / PROCESSES), *arguments.command]
-            with subprocess.Popen(command) as process:
+            with _running(["/bin/sh", "-c", JOIN, str(running / PROCESSES), *arguments.command]) as process:
                 _hold_up(process, running, held, arguments.hold)
-            return process.returncode
+            return process.wait()
+
+
+@contextlib.contextmanager
+def _running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """The command, which is told to end, and waited for, if this process is."""
+    with subprocess.Popen(command) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
 
 
 @contextlib.contextmanager
@@ -72,8 +84,10 @@ def _group() -> Iterator[Path]:
     try:
         yield group
     finally:
-        _move(_members(group), root)
-        group.rmdir()
+        for _ in range(PASSES):  # what is moved may have children meanwhile
+            _move(_members(group), root)
+        with contextlib.suppress(OSError):  # some go on in it
+            group.rmdir()
 
 
 def _hold_up(process: subprocess.Popen[bytes], running: Path, held: Path, longest_s: float) -> None:
@@ -84,7 +98,7 @@ def _hold_up(process: subprocess.Popen[bytes], running: Path, held: Path, longes
         while process.poll() is None:
             time.sleep(EVERY_S)
             now = time.monotonic()
-            _move([pid for pid in _members(held) if until_s[pid] <= now], running)
+            _move([pid for pid in _members(held) if until_s.get(pid, 0) <= now], running)
             for pid in _members(running):
                 if random.random() < odds:  # noqa: S311 - no secret
                     seconds = random.uniform(0, longest_s)  # noqa: S311
@@ -93,8 +107,6 @@ def _hold_up(process: subprocess.Popen[bytes], running: Path, held: Path, longes
                     _move([pid], held)
     finally:
         _move(_members(held), running)
-        if process.poll() is None:
-            process.terminate()
 
 
 def _words(pid: int) -> str:
