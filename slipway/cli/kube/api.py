@@ -20,7 +20,7 @@ ROLE = "slipway-user"
 """The Role in k8s_manifests/base that permits every request of this module."""
 
 CONNECT_S, SILENT_S = 5.0, 30.0
-"""How long a connection may take to be there, and how long the cluster may be silent after that."""
+"""How long a connection may take to be there, unless it is forwarded, and how long the cluster may be silent."""
 BODY_S = 30.0
 BODY_BYTES = 64 << 20
 PIECE_BYTES = 1 << 20

@@ -105,9 +105,10 @@ def serve(parsed: argparse.Namespace) -> None:
         ended.join(END_S)  # its sentinel closes a moment before its exit code is known
         raise PipelineError(f"a process of OpenAI's API ended with {ended.exitcode}", remedy="See the container's log.")
     finally:
-        for process in processes:
+        started = [process for process in processes if process.pid]  # a signal may come before all have
+        for process in started:
             process.terminate()
-        for process in processes:
+        for process in started:
             process.join(END_S)
             process.kill()
 
