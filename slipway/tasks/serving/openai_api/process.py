@@ -87,8 +87,8 @@ def serve(parsed: argparse.Namespace) -> None:
     """
     with importing():
         import_module(APPLICATION)  # once, for all processes
-    # the front sends most to a process that refuses connections, for it has none in flight: so each socket takes them
-    # before the first process answers, with which the pod is ready
+    # the front prefers the process with the fewest requests in flight, and one that refuses connections has none. The
+    # pod is ready as soon as one process answers, so every socket listens before that
     listening = [_listening(path) for path in parsed.socket]
     if len(listening) == 1:
         asyncio.run(_serve(parsed, listening[0]))
