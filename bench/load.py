@@ -80,7 +80,12 @@ def _group() -> Iterator[Path]:
     if root is None:
         sys.exit("--hold: no cgroup2 is mounted. Mount one, as with: mount -t cgroup2 none /sys/fs/cgroup")
     group = root / f"slipway-load-{os.getpid()}-{random.getrandbits(32):x}"
-    group.mkdir()
+    try:
+        group.mkdir()
+    except OSError as error:
+        sys.exit(
+            f"--hold: cannot make a control group in {root}: {error.strerror}. Run it as root, where it can be written."
+        )
     try:
         yield group
     finally:
