@@ -90,7 +90,7 @@ PARTS = (
     Part("contracts/wheels", 35, besides=(*VLLM, *XGRAMMAR, "transformers4"), memory_mb=2000),
     Part("dags", 235, 0.7, python="airflow", besides=("local",), pods=True),
     Part("cluster", 240, 0.3, python="local", paths=("local/cluster/tests",), pods=True),
-    Part("local/chain", 720, 0.9, besides=(*STACK, "harness"), memory_mb=4000, pods=True),
+    Part("local/chain", 560, 0.9, besides=(*STACK, "harness"), memory_mb=4000, pods=True),
     Part("local/steps", 360, 0.6, besides=("local", "triton", "front"), memory_mb=2000, pods=True),
     Part("local/rollout", 350, 0.15, besides=("local", "front"), memory_mb=1000, pods=True),
     Part("local/rollout, clients", 420, 0.15, besides=("local", "front"), memory_mb=1000, paths=OF_CLIENTS, pods=True),

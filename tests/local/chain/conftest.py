@@ -6,6 +6,7 @@ another one together. Its Hub must serve tests/fixtures/hub, and its Airflow the
 
 import shutil
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import yaml
@@ -89,6 +90,20 @@ def promoted(chain, request):
         return chain.release("v1")
     request.getfixturevalue("gated")
     return chain.follow(chain.airflow.runs(f"release__{MODEL}", 1)[0])
+
+
+@pytest.fixture(scope="package")
+def fleet_release(chain, request):
+    """The fleet's first release by the command, begun once the demo's first one has stored what they share.
+
+    It goes on beside the tests until its result is asked for.
+    """
+    if chain.stack is None:
+        pytest.skip("needs an Airflow whose specs a test may change")
+    request.getfixturevalue("gated")
+    chain.reach(chain.airflow.runs(f"release__{MODEL}", 1)[0], "build", {"success"})
+    with ThreadPoolExecutor(1) as threads:
+        yield threads.submit(chain.slipway, "release", fleet.NAME, "--json")
 
 
 @pytest.fixture(scope="package")

@@ -1,6 +1,7 @@
 """LoRA adapters of a live model through Airflow: added, replaced, refused, removed and rolled back, without a release."""
 
 import json
+from concurrent.futures import wait
 
 import openai
 import pytest
@@ -18,10 +19,11 @@ QUESTION, ANSWER = "What is the capital of France?", "The capital of France is P
 
 
 @pytest.fixture
-def release(chain, gated):
-    """The model's release, which is live for as long as the test."""
+def release(chain, gated, fleet_release):
+    """The model's release, which is live for as long as the test; the fleet's goes on beside it."""
     assert gated.view.run.state == "success", chain.said(gated.view)
     yield chain.live(NAME)
+    wait([fleet_release])
     for kind in ("Deployment", "Service"):
         for found in chain.cluster.find(kind, {"slipway.dev/model": NAME}):
             chain.cluster.delete(kind, found["metadata"]["name"])

@@ -14,11 +14,9 @@ SHARED = ("download", "quantize", "build")
 
 
 @pytest.fixture(scope="module")
-def released(chain, promoted):
+def released(fleet_release):
     """The fleet's first release by the command: its exit code, and what it printed."""
-    if chain.stack is None:
-        pytest.skip("needs an Airflow whose specs a test may change")
-    done = chain.slipway("release", NAME, "--json")
+    done = fleet_release.result()
     assert done.stdout, done.stderr
     return SimpleNamespace(code=done.returncode, **json.loads(done.stdout))
 
