@@ -16,7 +16,7 @@ from typing import IO
 from tests.runner import REPORTS
 from tests.runner.parts import ENVIRONMENTS as DECLARED
 from tests.runner.parts import Part
-from tests.runner.temporary import Folders
+from tests.runner.temporary import Folders, remove
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
 INSTALLER = "uv"
@@ -158,6 +158,10 @@ class Testing(Job):
         """JUnit's report."""
         return self.log.with_suffix(".xml")
 
+    @property
+    def _own_folder(self) -> Path:
+        return self.folder / self.log.stem
+
     def command(self) -> list[str]:
         """pytest in the part's environment, with the plugins of tests/support."""
         overlay = next((ENVIRONMENTS / "dev" / "lib").glob("python3.*")) / "site-packages"
@@ -165,7 +169,7 @@ class Testing(Job):
         command = [str(python), "-c", LAID_OVER, str(overlay), str(REPOSITORY)]
         command += ["-p", "tests.support.timing", "-p", "tests.support.service_logs", f"--junitxml={self.report}", "-q"]
         command += [
-            f"--basetemp={self.folder / self.log.stem}",
+            f"--basetemp={self._own_folder}",
             "-o",
             f"cache_dir={REPORTS / 'cache' / self.part.name}",
         ]
@@ -174,3 +178,9 @@ class Testing(Job):
     def variables(self) -> dict[str, str]:
         """The folder, for what tests and services write beside pytest's own."""
         return {"TMPDIR": str(self.folder)}
+
+    def _run(self, output: IO[bytes] | None) -> None:
+        try:
+            super()._run(output)
+        finally:
+            remove(self._own_folder)  # beside what still runs, and before its memory is needed

@@ -74,7 +74,7 @@ def _folder(place: Path) -> Iterator[tuple[Path, int]]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder, lock
     finally:
-        _remove(folder)
+        remove(folder)
         os.close(lock)
 
 
@@ -86,13 +86,13 @@ def _sweep(place: Path, new_s: float) -> None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if time.time() - os.fstat(lock).st_ctime >= new_s:
-                    _remove(left)
+                    remove(left)
             finally:
                 os.close(lock)
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder, with folders in it that nobody may enter."""
+def remove(folder: Path) -> None:
+    """Remove a folder, if it is there, with folders in it that nobody may enter."""
     for inner, names, _ in os.walk(folder):
         for path in (Path(inner, name) for name in names):
             with contextlib.suppress(OSError):  # a process that is ending removes it

@@ -102,8 +102,12 @@ def fleet_release(chain, request):
         pytest.skip("needs an Airflow whose specs a test may change")
     request.getfixturevalue("gated")
     chain.reach(chain.airflow.runs(f"release__{MODEL}", 1)[0], "build", {"success"})
+    command = chain.begun("release", fleet.NAME, "--json")
     with ThreadPoolExecutor(1) as threads:
-        yield threads.submit(chain.slipway, "release", fleet.NAME, "--json")
+        try:
+            yield threads.submit(chain.ended, command)
+        finally:
+            command.terminate()  # who interrupts the tests does not wait for a release
 
 
 @pytest.fixture(scope="package")

@@ -19,11 +19,14 @@ QUESTION, ANSWER = "What is the capital of France?", "The capital of France is P
 
 
 @pytest.fixture
-def release(chain, gated, fleet_release):
+def release(chain, gated, request):
     """The model's release, which is live for as long as the test; the fleet's goes on beside it."""
     assert gated.view.run.state == "success", chain.said(gated.view)
-    yield chain.live(NAME)
-    wait([fleet_release])
+    live, fleet_release = chain.live(NAME), request.getfixturevalue("fleet_release")
+    try:
+        yield live
+    finally:
+        wait([fleet_release])  # other tests see that nothing changes
     for kind in ("Deployment", "Service"):
         for found in chain.cluster.find(kind, {"slipway.dev/model": NAME}):
             chain.cluster.delete(kind, found["metadata"]["name"])

@@ -136,15 +136,28 @@ class Chain:
 
     def slipway(self, *arguments):
         """`bin/slipway` to its end, as a person gives it."""
+        return self.ended(self.begun(*arguments))
+
+    def begun(self, *arguments):
+        """`bin/slipway`, which goes on; `ended` waits for it."""
         own = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
-        return subprocess.run(
+        return subprocess.Popen(
             [REPOSITORY / "bin" / "slipway", *map(str, arguments)],
             env=own | self.environment,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=2 * self.run_timeout_s,
-            check=False,
         )
+
+    def ended(self, command):
+        """A command that was begun, as it ended."""
+        with command:
+            try:
+                said = command.communicate(timeout=2 * self.run_timeout_s)
+            except BaseException:
+                command.kill()
+                raise
+        return subprocess.CompletedProcess(command.args, command.returncode, *said)
 
     # a release through Airflow
 
