@@ -168,11 +168,7 @@ class Testing(Job):
         python = ENVIRONMENTS / self.part.python / "bin" / "python"
         command = [str(python), "-c", LAID_OVER, str(overlay), str(REPOSITORY)]
         command += ["-p", "tests.support.timing", "-p", "tests.support.service_logs", f"--junitxml={self.report}", "-q"]
-        command += [
-            f"--basetemp={self._own_folder}",
-            "-o",
-            f"cache_dir={REPORTS / 'cache' / self.part.name}",
-        ]
+        command += [f"--basetemp={self._own_folder}", "-o", f"cache_dir={REPORTS / 'cache' / self.part.name}"]
         return [*command, *self.arguments]
 
     def variables(self) -> dict[str, str]:

@@ -13,24 +13,24 @@ from tests.runner.temporary import available_mb
 
 SLACK_CPUS = 1.5
 """CPUs that are given away beyond those there are: jobs that compute also wait now and then. With 0.75, two CPUs were busy
-for 86 % of the time; with 1.5, for 95 %; with 3, the longest job took a quarter longer. Twice as many are given away where
-others keep all CPUs busy, since who has more sessions there gets more of the CPUs (sched(7))."""
+for 86 % of the time; with 1.5, for 95 %; with 3, the longest job took a seventh longer. Twice as many are given away where
+others keep all CPUs busy, since whoever has more sessions there gets a larger share of the CPUs (sched(7))."""
 LOOK_S = 0.5
+"""How long the CPUs are watched before the first job begins."""
 LEFT_MB = 1000
+STAT = Path("/proc/stat")
 
 
-def busy_share() -> float:
-    """The share of their time, 0 to 1, that this machine's CPUs now compute, seen for half a second; 0 where it is not told."""
-    before = _times()
-    time.sleep(LOOK_S)
-    passed = [after - earlier for after, earlier in zip(_times(), before, strict=True)]
+def busy_share(before: str, after: str) -> float:
+    """The share of their time, 0 to 1, that all CPUs computed between two readings of /proc/stat; 0 if no time is counted."""
+    passed = [late - early for early, late in zip(_ticks(before), _ticks(after), strict=True)]
     busy = sum(passed) - sum(passed[3:5])  # idle and iowait
     return busy / max(1, sum(passed))
 
 
-def _times() -> list[int]:
-    """Clock ticks of all CPUs: user, nice, system, idle, iowait, irq, softirq and steal."""
-    return [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+def _ticks(reading: str) -> list[int]:
+    """Clock ticks of all CPUs (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq and steal."""
+    return [int(word) for word in reading.split("\n", 1)[0].split()[1:9]]
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,11 @@ class Room:
 
     @classmethod
     def of_this_machine(cls) -> "Room":
-        """CPUs of this process, and memory that is available now."""
-        return cls(len(os.sched_getaffinity(0)) + SLACK_CPUS * (1 + busy_share()), available_mb() - LEFT_MB)
+        """CPUs of this process and what is given away beyond them, and memory that is available now."""
+        before = STAT.read_text()
+        time.sleep(LOOK_S)
+        slack = SLACK_CPUS * (1 + busy_share(before, STAT.read_text()))
+        return cls(len(os.sched_getaffinity(0)) + slack, available_mb() - LEFT_MB)
 
     def holds(self, job: Job, running: Iterable[Job]) -> bool:
         """Whether the job fits beside those that run; alone, any does."""

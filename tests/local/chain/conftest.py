@@ -107,7 +107,7 @@ def fleet_release(chain, request):
         try:
             yield threads.submit(chain.ended, command)
         finally:
-            command.terminate()  # who interrupts the tests does not wait for a release
+            command.terminate()  # whoever interrupts the tests need not wait for a release
 
 
 @pytest.fixture(scope="package")

@@ -26,7 +26,7 @@ def release(chain, gated, request):
     try:
         yield live
     finally:
-        wait([fleet_release])  # other tests see that nothing changes
+        wait([fleet_release])  # tests after this one compare all that is stored
     for kind in ("Deployment", "Service"):
         for found in chain.cluster.find(kind, {"slipway.dev/model": NAME}):
             chain.cluster.delete(kind, found["metadata"]["name"])

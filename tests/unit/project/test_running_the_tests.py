@@ -308,6 +308,31 @@ def test_pytest_and_services_write_into_the_folder_of_the_run(tmp_path):
     assert part.is_done, part.log.read_text()
 
 
+def test_pytests_folder_is_gone_when_its_part_has_ended_and_others_stay(tmp_path):
+    note = tmp_path / "where"
+    others = tmp_path / "others"
+    others.mkdir()
+
+    part = probe(tmp_path, f"def test_a(tmp_path): Path({str(note)!r}).write_text(str(tmp_path))\n")
+
+    assert part.is_done, part.log.read_text()
+    assert Path(note.read_text()).is_relative_to(tmp_path)
+    assert (Path(note.read_text()).parent.exists(), others.exists()) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("after", "share"),
+    [
+        ("cpu 10 0 0 90 0 0 0 0 0 0", 0.1),
+        ("cpu 20 10 10 0 40 5 5 10 0 0", 0.6),
+        ("cpu 0 0 0 50 0 0 0 50", 0.5),
+        ("cpu 0 0 0 0 0 0 0 0", 0),
+    ],
+)
+def test_cpus_are_busy_but_for_idle_and_iowait(after, share):
+    assert schedule.busy_share("cpu 0 0 0 0 0 0 0 0 0 0\ncpu0 1 1 1 1", after) == share
+
+
 def probe(tmp_path, text):
     """A part with the tests in `text`, which has run. They can ask whether they run `again`."""
     file, seen = tmp_path / "test_probe.py", tmp_path / "seen"
