@@ -4,6 +4,7 @@ SLIPWAY_SITE, KUBECONFIG, SLIPWAY_AIRFLOW, SLIPWAY_AIRFLOW_USER and _PASSWORD (o
 another one together. Its Hub must serve tests/fixtures/hub, and its Airflow the repository's specs.
 """
 
+import contextlib
 import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -56,31 +57,51 @@ def chain(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="package")
-def gated(chain):
-    """The gated model went live, first of all; the demo's first release began beside it."""
+def first_releases(chain):
+    """The gated model's, which went live first of all, and the fleet's by the command, which goes on beside the tests until
+    its result is asked for. The demo's first one began beside them; the fleet waited until it had stored what they share."""
     if chain.stack is None:
         pytest.skip(
-            "needs an image in which something stands in for vLLM, and looks at the stack's processes and files"
+            "needs an image in which something stands in for vLLM, an Airflow whose specs a test may change, and looks at "
+            "the stack's processes and files"
         )
     secret = {"metadata": {"name": hub_token.SECRET}, "stringData": {"token": hub_token.TOKEN}}
     chain.core.create_namespaced_secret(chain.site.kubernetes.pipeline_namespace, secret)
     run_id = f"{adapted_model.NAME}-v1"
-    with chain.counting_pods(run=run_identity(run_id)) as pods, Watcher(chain) as seen:
-        run = chain.trigger(adapted_model.DAG, run_id)
-        chain.reach(run, "download", {"success"})  # the same files as the demo's, under the same key
-        _schedule_the_demo(chain)
-        view = chain.follow(run)
-    assert pods.problem is None
-    return FirstRelease(view, list(pods.steps.values()), seen)
+    with contextlib.ExitStack() as going_on:
+        threads = going_on.enter_context(ThreadPoolExecutor(1))
+        with chain.counting_pods(run=run_identity(run_id)) as pods, Watcher(chain) as seen:
+            run = chain.trigger(adapted_model.DAG, run_id)
+            chain.reach(run, "download", {"success"})  # the same files as the demo's, under the same key
+            chain.reach(_schedule_the_demo(chain), "build", {"success"})
+            command = chain.begun("release", fleet.NAME, "--json")
+            going_on.callback(command.terminate)  # whoever interrupts the tests need not wait for a release
+            fleet_release = threads.submit(chain.ended, command)
+            view = chain.follow(run)
+        assert pods.problem is None
+        yield FirstRelease(view, list(pods.steps.values()), seen), fleet_release
+
+
+@pytest.fixture(scope="package")
+def gated(first_releases):
+    """The gated model's first release."""
+    return first_releases[0]
+
+
+@pytest.fixture(scope="package")
+def fleet_release(first_releases):
+    """The fleet's first release, as the command ends."""
+    return first_releases[1]
 
 
 def _schedule_the_demo(chain):
-    """Airflow reads a schedule in the spec and starts the run that it asks for."""
+    """Airflow reads a schedule in the spec and starts the run that it asks for, which is returned."""
     file = SPECS / SPEC_FILE.name
     before = file.read_text()
     file.write_text(f'{before}\nschedule: "@once"\n')
-    until(lambda: chain.airflow.runs(f"release__{MODEL}", 1))
+    (run,) = until(lambda: chain.airflow.runs(f"release__{MODEL}", 1))
     file.write_text(before)
+    return run
 
 
 @pytest.fixture(scope="package")
@@ -90,24 +111,6 @@ def promoted(chain, request):
         return chain.release("v1")
     request.getfixturevalue("gated")
     return chain.follow(chain.airflow.runs(f"release__{MODEL}", 1)[0])
-
-
-@pytest.fixture(scope="package")
-def fleet_release(chain, request):
-    """The fleet's first release by the command, begun once the demo's first one has stored what they share.
-
-    It goes on beside the tests until its result is asked for.
-    """
-    if chain.stack is None:
-        pytest.skip("needs an Airflow whose specs a test may change")
-    request.getfixturevalue("gated")
-    chain.reach(chain.airflow.runs(f"release__{MODEL}", 1)[0], "build", {"success"})
-    command = chain.begun("release", fleet.NAME, "--json")
-    with ThreadPoolExecutor(1) as threads:
-        try:
-            yield threads.submit(chain.ended, command)
-        finally:
-            command.terminate()  # whoever interrupts the tests need not wait for a release
 
 
 @pytest.fixture(scope="package")

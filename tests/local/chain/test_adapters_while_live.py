@@ -19,12 +19,11 @@ QUESTION, ANSWER = "What is the capital of France?", "The capital of France is P
 
 
 @pytest.fixture
-def release(chain, gated, request):
+def release(chain, gated, fleet_release):
     """The model's release, which is live for as long as the test; the fleet's goes on beside it."""
     assert gated.view.run.state == "success", chain.said(gated.view)
-    live, fleet_release = chain.live(NAME), request.getfixturevalue("fleet_release")
     try:
-        yield live
+        yield chain.live(NAME)
     finally:
         wait([fleet_release])  # tests after this one compare all that is stored
     for kind in ("Deployment", "Service"):
