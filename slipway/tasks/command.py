@@ -45,17 +45,22 @@ from slipway.tasks.serving.pod import all_reduce
 
 TERMINATION_BYTES = 4096  # Kubernetes keeps no more of a termination message
 SIGNALLED = 128
+AGAIN_S = 0.01
 QUIET = ("httpx", "httpcore", "urllib3", "botocore", "boto3", "s3transfer", "great_expectations")
 
 log = logging.getLogger("slipway.tasks")
 
 
-class Signalled(BaseException):
-    """A signal told the process to end. It is not an Exception, so that no handler on the way out takes it for one."""
+class Signalled(SystemExit):
+    """A signal told the process to end.
+
+    It is not an Exception, so that no handler on the way out takes it for one. Of the others asyncio lets only
+    SystemExit and KeyboardInterrupt out of a task or a callback.
+    """
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)
         self.exit_code = SIGNALLED + number
+        super().__init__(self.exit_code)
 
 
 def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -65,6 +70,7 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
         logging.getLogger(name).setLevel(logging.WARNING)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
+    sys.unraisablehook = partial(_raise_again, sys.unraisablehook)
     try:
         given = sys.argv[1:] if arguments is None else arguments
         code, message = 0, program(given)(given, environment)
@@ -98,3 +104,21 @@ def _end(number: int, _: Any) -> None:
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, signal.SIG_IGN)
     raise Signalled(number)
+
+
+def _raise_again(others: Callable[[Any], None], ignored: Any) -> None:
+    """Raise what a signal raised once more, a moment later, where Python ignored it.
+
+    It does so in finalizers, in callbacks of weak references, and in what runs before and after a fork. `others` is
+    told of everything else that it ignored.
+    """
+    error = ignored.exc_value
+    if not isinstance(error, Signalled):
+        others(ignored)
+        return
+
+    def end(*_: Any) -> None:
+        raise error
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
