@@ -32,6 +32,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -45,7 +46,7 @@ from slipway.tasks.serving.pod import all_reduce
 
 TERMINATION_BYTES = 4096  # Kubernetes keeps no more of a termination message
 SIGNALLED = 128
-AGAIN_S = 0.01
+AGAIN_S = 0.05
 QUIET = ("httpx", "httpcore", "urllib3", "botocore", "boto3", "s3transfer", "great_expectations")
 
 log = logging.getLogger("slipway.tasks")
@@ -54,13 +55,18 @@ log = logging.getLogger("slipway.tasks")
 class Signalled(SystemExit):
     """A signal told the process to end.
 
-    It is not an Exception, so that no handler on the way out takes it for one. Of the others asyncio lets only
+    It is not an Exception, so that no handler on the way out takes it for one. Of what is none, asyncio lets only
     SystemExit and KeyboardInterrupt out of a task or a callback.
     """
 
     def __init__(self, number: int) -> None:
-        self.exit_code = SIGNALLED + number
-        super().__init__(self.exit_code)
+        super().__init__(number)
+        self.number, self.code = number, SIGNALLED + number
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell gives it."""
+        return SIGNALLED + self.number
 
 
 def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -68,16 +74,15 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
     log_lines.configure("text", sys.stdout, {})
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end)
-    sys.unraisablehook = partial(_raise_again, sys.unraisablehook)
+    _handle_with(_end)
+    sys.unraisablehook = partial(_tell_again, sys.unraisablehook)
     try:
         given = sys.argv[1:] if arguments is None else arguments
         code, message = 0, program(given)(given, environment)
     except PipelineError as error:
         code, message = error.exit_code, str(error)
     except Signalled as error:
-        code, message = error.exit_code, f"ended by {signal.Signals(error.exit_code - SIGNALLED).name}"
+        code, message = error.exit_code, f"ended by {signal.Signals(error.number).name}"
     except Exception as error:
         log.exception("unexpected error")
         code, message = PipelineError.exit_code, unexpected(error)
@@ -101,24 +106,26 @@ def program(arguments: Sequence[str]) -> Callable[[Sequence[str], Mapping[str, s
 
 def _end(number: int, _: Any) -> None:
     """Unwind from wherever the process is; a second signal does not interrupt the clean-up."""
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, signal.SIG_IGN)
+    _handle_with(signal.SIG_IGN)
     raise Signalled(number)
 
 
-def _raise_again(others: Callable[[Any], None], ignored: Any) -> None:
-    """Raise what a signal raised once more, a moment later, where Python ignored it.
+def _handle_with(handler: Any) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handler)
 
-    It does so in finalizers, in callbacks of weak references, and in what runs before and after a fork. `others` is
-    told of everything else that it ignored.
+
+def _tell_again(others: Callable[[Any], None], ignored: Any) -> None:
+    """Send the signal once more, a moment later, if Python ignored what its handler raised.
+
+    Python ignores exceptions in finalizers, in callbacks of weak references and in what runs around a fork, among
+    others. `others` gets all that is not Signalled. Children that start meanwhile inherit the handler.
     """
-    error = ignored.exc_value
-    if not isinstance(error, Signalled):
+    if not isinstance(ignored.exc_value, Signalled):
         others(ignored)
         return
-
-    def end(*_: Any) -> None:
-        raise error
-
-    signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+    _handle_with(_end)
+    arguments = (threading.main_thread().ident, ignored.exc_value.number)
+    again = threading.Timer(AGAIN_S, signal.pthread_kill, arguments)
+    again.daemon = True
+    again.start()

@@ -7,7 +7,7 @@ another one together. Its Hub must serve tests/fixtures/hub, and its Airflow the
 import contextlib
 import shutil
 import socket
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 import yaml
@@ -58,8 +58,10 @@ def chain(request, tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def first_releases(chain):
-    """The gated model's, which went live first of all, and the fleet's by the command, which goes on beside the tests until
-    its result is asked for. The demo's first one began beside them; the fleet waited until it had stored what they share."""
+    """The gated model's first release as it ended, and the fleet's by the command, which goes on.
+
+    The demo's first release begins beside the former, and the fleet's once it has stored what they share.
+    """
     if chain.stack is None:
         pytest.skip(
             "needs an image in which something stands in for vLLM, an Airflow whose specs a test may change, and looks at "
@@ -109,7 +111,7 @@ def promoted(chain, request):
     """The demo's first revision went live through Airflow: the run as it ended."""
     if chain.stack is None:
         return chain.release("v1")
-    request.getfixturevalue("gated")
+    wait([request.getfixturevalue("fleet_release")])  # tests compare all that is stored
     return chain.follow(chain.airflow.runs(f"release__{MODEL}", 1)[0])
 
 

@@ -1,4 +1,4 @@
-"""A signal that tells a process to end, which arrives where an exception would not get out."""
+"""A signal that tells a process to end, and arrives where no exception gets out."""
 
 import subprocess
 import sys
@@ -34,6 +34,16 @@ def in_what_runs_after_a_fork():
     if not os.fork():
         os._exit(0)
 
+def in_what_runs_before_a_fork():
+    os.register_at_fork(before=tell)
+    child = os.fork()
+    try:
+        time.sleep(WAIT_S)
+    finally:
+        if child:  # it has to end, too
+            os.kill(child, signal.SIGTERM)
+            assert os.waitpid(child, 0)[1] >> 8 == 143
+
 def in_a_callback_of_a_loop():
     async def main():
         asyncio.get_running_loop().call_soon(tell)
@@ -64,15 +74,17 @@ sys.exit(command.main(sys.argv[1:2], {"SLIPWAY_TERMINATION_LOG": sys.argv[2]}))
     [
         "in_a_finalizer",
         "in_a_callback_of_a_weak_reference",
+        "in_what_runs_before_a_fork",
         "in_what_runs_after_a_fork",
         "in_a_callback_of_a_loop",
         "in_a_task_of_a_loop",
     ],
 )
-def test_it_ends_the_process_wherever_it_arrives(tmp_path, place):
+def test_it_ends_the_process(tmp_path, place):
     said = tmp_path / "termination-log"
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, place, said], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
 
-    assert (done.returncode, said.read_text()) == (143, "ended by SIGTERM\n"), done.stdout + done.stderr
+    assert done.returncode == 143, done.stdout + done.stderr
+    assert said.read_text() == "ended by SIGTERM\n"
