@@ -46,7 +46,7 @@ from slipway.tasks.serving.pod import all_reduce
 
 TERMINATION_BYTES = 4096  # Kubernetes keeps no more of a termination message
 SIGNALLED = 128
-AGAIN_S = 0.05
+AGAIN_S = 0.05  # by then the place where Python ignores exceptions is left
 QUIET = ("httpx", "httpcore", "urllib3", "botocore", "boto3", "s3transfer", "great_expectations")
 
 log = logging.getLogger("slipway.tasks")
@@ -55,18 +55,14 @@ log = logging.getLogger("slipway.tasks")
 class Signalled(SystemExit):
     """A signal told the process to end.
 
-    It is not an Exception, so that no handler on the way out takes it for one. Of what is none, asyncio lets only
-    SystemExit and KeyboardInterrupt out of a task or a callback.
+    It is not an Exception, so that no handler on the way out takes it for one. It is a SystemExit because asyncio lets
+    nothing else but KeyboardInterrupt out of a task or a callback.
     """
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.number, self.code = number, SIGNALLED + number
-
-    @property
-    def exit_code(self) -> int:
-        """As a shell gives it."""
-        return SIGNALLED + self.number
+        self.number = number
+        self.code = self.exit_code = SIGNALLED + number
 
 
 def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -119,7 +115,7 @@ def _tell_again(others: Callable[[Any], None], ignored: Any) -> None:
     """Send the signal once more, a moment later, if Python ignored what its handler raised.
 
     Python ignores exceptions in finalizers, in callbacks of weak references and in what runs around a fork, among
-    others. `others` gets all that is not Signalled. Children that start meanwhile inherit the handler.
+    others. `others` is called for every other ignored exception. Children that start meanwhile inherit the handler.
     """
     if not isinstance(ignored.exc_value, Signalled):
         others(ignored)

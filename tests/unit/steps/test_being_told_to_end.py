@@ -1,4 +1,4 @@
-"""A signal that tells a process to end, and arrives where no exception gets out."""
+"""Processes that are told to end where Python or asyncio lets no exception out."""
 
 import subprocess
 import sys
